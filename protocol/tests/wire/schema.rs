@@ -1,0 +1,73 @@
+use std::collections::BTreeSet;
+
+use repltool_protocol::close::CloseCode;
+use repltool_protocol::event::Event;
+use repltool_protocol::frame::{ClientFrame, Notice};
+use repltool_protocol::schema;
+use serde_json::Value;
+
+use super::beside;
+
+const SCHEMA: &str = "schema/repltool.v1.json";
+
+#[test]
+fn the_checked_in_schema_is_that_of_the_types() {
+    let generated = schema::document();
+    if std::env::var_os("REPLTOOL_BLESS").is_some() {
+        std::fs::write(beside(SCHEMA), &generated).unwrap();
+    }
+    let checked_in = std::fs::read_to_string(beside(SCHEMA)).unwrap_or_default();
+    assert!(checked_in == generated, "{SCHEMA} is stale: run `REPLTOOL_BLESS=1 cargo test -p repltool-protocol`");
+}
+
+fn document() -> Value {
+    serde_json::from_str(&schema::document()).unwrap()
+}
+
+/// The values of `type` that a definition of the schema allows.
+fn types_of(definition: &str) -> BTreeSet<String> {
+    fn collect(value: &Value, found: &mut BTreeSet<String>) {
+        if let Some(kind) = value.pointer("/properties/type/const").and_then(Value::as_str) {
+            found.insert(kind.to_owned());
+        }
+        for variant in value["oneOf"].as_array().into_iter().flatten() {
+            collect(variant, found);
+        }
+    }
+    let mut found = BTreeSet::new();
+    collect(&document()["$defs"][definition], &mut found);
+    found
+}
+
+fn set(names: &[&str]) -> BTreeSet<String> {
+    names.iter().map(|name| (*name).to_owned()).collect()
+}
+
+#[test]
+fn lists_of_types_are_complete() {
+    assert_eq!(types_of("ClientFrame"), set(&ClientFrame::TYPES));
+    assert_eq!(types_of("Notice"), set(&Notice::TYPES));
+    assert_eq!(types_of("LoggedEvent"), set(&Event::TYPES));
+}
+
+#[test]
+fn client_frames_and_request_bodies_admit_no_other_fields() {
+    let schema = document();
+    for frame in schema["$defs"]["ClientFrame"]["oneOf"].as_array().unwrap() {
+        assert_eq!(frame["additionalProperties"], false, "{frame}");
+    }
+    for body in ["SessionConfig", "ResourceLimits", "ExecutionRequest", "InterruptRequest"] {
+        assert_eq!(schema["$defs"][body]["additionalProperties"], false, "{body}");
+    }
+}
+
+#[test]
+fn the_prose_names_every_frame_and_close_code() {
+    let prose = std::fs::read_to_string(beside("README.md")).unwrap();
+    for kind in ClientFrame::TYPES.iter().chain(&Notice::TYPES).chain(&Event::TYPES) {
+        assert!(prose.contains(&format!("`{kind}`")), "{kind}");
+    }
+    for code in CloseCode::ALL {
+        assert!(prose.contains(&format!("| {} |", code.code())), "{}", code.code());
+    }
+}

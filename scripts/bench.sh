@@ -1,0 +1,17 @@
+#!/usr/bin/env bash
+# Measures the binary against other servers, with the comparison client in REPLTOOL_BENCH_DIR (setup.sh and run.py).
+# Further arguments go to the client; without any it runs every target that it finds.
+set -euo pipefail
+
+binary=$(realpath "${1:-target/release/repltool}")
+shift || true
+bench=${REPLTOOL_BENCH_DIR:-../shared/bench}
+if [ ! -x "$bench/run.py" ] || [ ! -x "$bench/setup.sh" ]; then
+    echo "missing: $bench/run.py and setup.sh, the comparison client; set REPLTOOL_BENCH_DIR to its folder" >&2
+    exit 1
+fi
+"$bench/setup.sh"
+export REPLTOOL_BIN=$binary
+# Limits are for strangers; here they would be what is measured.
+export REPLTOOL_ARGS=${REPLTOOL_ARGS:---rate-limits off --max-sessions-per-subject 1000}
+exec "$bench/run.py" "$@"

@@ -1,0 +1,100 @@
+//! Which server a command speaks to, and with which token; and what to do when that fails.
+
+use std::path::Path;
+
+use anyhow::{Context, anyhow, bail};
+use repltool_protocol::rest::{Problem, ProblemCode};
+
+use super::args::Server;
+use crate::client::{Client, ClientError};
+use crate::config::locate_data_dir;
+
+/// A client of the server that was named, or else of the one that runs with the data directory.
+pub(super) fn client(server: Server) -> anyhow::Result<Client> {
+    if let (Some(url), Some(token)) = (&server.url, &server.token) {
+        return Ok(Client::new(url, Some(token))?);
+    }
+    let data_dir = locate_data_dir(server.data_dir)?;
+    let local = read(&data_dir, "url");
+    let url = match (server.url, local) {
+        (Some(url), Ok(local)) if same_server(&url, &local) => url,
+        // The local token is not for the eyes of another server.
+        (Some(url), _) => bail!("no token for {url}; give --token or set REPLTOOL_TOKEN"),
+        (None, local) => local?,
+    };
+    let token = match server.token {
+        Some(token) => token,
+        None => read(&data_dir, "token")?,
+    };
+    Ok(Client::new(&url, Some(&token))?)
+}
+
+fn same_server(given: &str, local: &str) -> bool {
+    given.trim_end_matches('/') == local.trim_end_matches('/')
+}
+
+fn read(data_dir: &Path, name: &str) -> anyhow::Result<String> {
+    let path = data_dir.join(name);
+    match std::fs::read_to_string(&path) {
+        Ok(text) => Ok(text.trim().to_owned()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => bail!(
+            "no server runs with the data directory {}; start one with `repltool serve`, or name one with --url and --token",
+            data_dir.display()
+        ),
+        Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),
+    }
+}
+
+/// Says what can be done about a failed call.
+pub(super) fn explain(error: ClientError) -> anyhow::Error {
+    let advice = match &error {
+        ClientError::Connect { .. } => "no server answers; start one with `repltool serve`, or name one with --url",
+        ClientError::Refused(problem) => match problem.code {
+            ProblemCode::Unauthorized => "the server does not take this token; make one with `repltool token`",
+            ProblemCode::Forbidden => "the token lacks a scope; make one with `repltool token --scope`",
+            _ => return anyhow!(in_words(problem)),
+        },
+        _ => return error.into(),
+    };
+    anyhow::Error::from(error).context(advice)
+}
+
+fn in_words(problem: &Problem) -> String {
+    let mut text = problem.detail.clone();
+    // The first wrong field often is the detail already.
+    for wrong in problem.errors.iter().map(|it| format!("{}: {}", it.field, it.message)) {
+        if !text.contains(&wrong) {
+            text.push_str(&format!("; {wrong}"));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn server(url: Option<&str>, token: Option<&str>, data_dir: &Path) -> Server {
+        Server { url: url.map(Into::into), token: token.map(Into::into), data_dir: Some(data_dir.to_owned()) }
+    }
+
+    #[test]
+    fn without_a_server_the_next_step_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let error = client(server(None, None, folder.path())).unwrap_err();
+        assert!(error.to_string().contains("repltool serve"), "{error}");
+    }
+
+    #[test]
+    fn the_local_token_goes_to_the_local_server_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("url"), "http://127.0.0.1:8000\n").unwrap();
+        std::fs::write(folder.path().join("token"), "abc\n").unwrap();
+        assert!(client(server(None, None, folder.path())).is_ok());
+        assert!(client(server(Some("http://127.0.0.1:8000/"), None, folder.path())).is_ok());
+        assert!(client(server(None, Some("def"), folder.path())).is_ok());
+        assert!(client(server(Some("http://192.0.2.1:8000"), Some("def"), folder.path())).is_ok());
+        let error = client(server(Some("http://192.0.2.1:8000"), None, folder.path())).unwrap_err();
+        assert!(error.to_string().contains("REPLTOOL_TOKEN"), "{error}");
+    }
+}

@@ -1,0 +1,23 @@
+//! `repltool token`: signs a token with the key of a server on this machine. It asks no server.
+
+use std::io::Write;
+
+use anyhow::{Context, bail};
+
+use super::args::Token;
+use crate::config::{self, Overrides};
+use crate::edge::auth;
+use crate::keys;
+
+/// Prints the token alone on standard output.
+pub(super) fn run(args: Token) -> anyhow::Result<()> {
+    let mut flags = Overrides::default();
+    flags.set("--data-dir", "data_dir", args.data_dir);
+    let config = config::load(args.config.as_deref(), std::env::vars_os(), flags)?;
+    if config.auth.issuer.is_some() || config.auth.audience.is_some() {
+        bail!("auth.issuer or auth.audience is set, so the server takes tokens of that issuer alone; ask it for one");
+    }
+    let key = keys::load(&config.data_dir, config.auth.key_file.as_deref())?;
+    let token = auth::sign(&key, &args.subject, &args.scope, args.ttl).context("no token can be made")?;
+    writeln!(std::io::stdout(), "{token}").context("the token cannot be printed")
+}

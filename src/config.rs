@@ -1,0 +1,257 @@
+//! What was meant: every setting with its default applied and its bounds checked; immutable after start.
+//!
+//! Layers, each over the one before: defaults, the TOML file, the environment (`REPLTOOL_SECTION__KEY`), flags. The
+//! supervisor reads them once and sends the result to its gateway, which reads no file of its own. This module knows
+//! keys and values; what they do is told where they are used, and it opens nothing but the configuration file.
+
+mod load;
+mod rules;
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+pub use load::{ConfigError, Overrides, load, locate_data_dir};
+
+/// The effective configuration. Holds paths of secrets, never secrets.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// `data_dir`: signing key, local token, store and logs; absolute.
+    pub data_dir: PathBuf,
+    /// `[sessions]`
+    #[serde(default)]
+    pub sessions: Sessions,
+    /// `[edge]`
+    #[serde(default)]
+    pub edge: Edge,
+    /// `[rate_limit]`
+    #[serde(default)]
+    pub rate_limit: RateLimit,
+    /// `[auth]`
+    #[serde(default)]
+    pub auth: Auth,
+    /// `[store]`
+    #[serde(default)]
+    pub store: Store,
+    /// `[sandbox]`
+    #[serde(default)]
+    pub sandbox: Sandbox,
+    /// `[runtimes]`
+    #[serde(default)]
+    pub runtimes: Runtimes,
+    /// `[log]`
+    #[serde(default)]
+    pub log: Log,
+}
+
+impl Config {
+    /// Every default, with this data directory.
+    pub fn with_data_dir(data_dir: impl AsRef<Path>) -> Self {
+        Self {
+            data_dir: data_dir.as_ref().to_owned(),
+            sessions: Sessions::default(),
+            edge: Edge::default(),
+            rate_limit: RateLimit::default(),
+            auth: Auth::default(),
+            store: Store::default(),
+            sandbox: Sandbox::default(),
+            runtimes: Runtimes::default(),
+            log: Log::default(),
+        }
+    }
+}
+
+/// Bounds on sessions.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Sessions {
+    /// Sessions of all subjects together.
+    pub max: usize,
+    /// Sessions of one subject.
+    pub max_per_subject: usize,
+    /// Executions that may wait in one session.
+    pub queue: usize,
+    /// Seconds without use until a session ends.
+    pub idle_timeout_s: u64,
+    /// Seconds without a running execution until a session is shown as `idle`.
+    pub idle_after_s: u64,
+}
+
+impl Default for Sessions {
+    fn default() -> Self {
+        Self { max: 1000, max_per_subject: 100, queue: 16, idle_timeout_s: 300, idle_after_s: 60 }
+    }
+}
+
+/// The network side.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Edge {
+    /// Where clients connect. Anything but a loopback address demands `auth.key_file`.
+    pub listen: SocketAddr,
+    /// Where `/metrics` is served.
+    pub metrics_addr: SocketAddr,
+    /// Origins, besides the server's own, whose pages may connect: `https://host[:port]`.
+    pub allowed_origins: Vec<String>,
+    /// Proxies whose forwarded addresses are believed: addresses, or networks as `address/bits`.
+    pub trusted_proxies: Vec<String>,
+    /// Seconds in which the head of a request must have arrived.
+    pub header_timeout_s: u64,
+    /// Seconds that running requests have when the server stops.
+    pub drain_s: u64,
+}
+
+impl Default for Edge {
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8000)),
+            metrics_addr: SocketAddr::from((Ipv4Addr::LOCALHOST, 9464)),
+            allowed_origins: Vec::new(),
+            trusted_proxies: Vec::new(),
+            header_timeout_s: 10,
+            drain_s: 10,
+        }
+    }
+}
+
+/// Rates. Parsed and checked so that a file written today stays valid; this version does not enforce them yet.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RateLimit {
+    /// Whether the rates hold at all.
+    pub enabled: bool,
+    /// Requests and messages of one subject in a minute.
+    pub requests_per_minute: u32,
+    /// How many of them may come at once.
+    pub burst: u32,
+    /// Requests of one peer address in a minute that may fail authentication.
+    pub failed_logins_per_minute: u32,
+}
+
+impl Default for RateLimit {
+    fn default() -> Self {
+        Self { enabled: true, requests_per_minute: 6000, burst: 200, failed_logins_per_minute: 30 }
+    }
+}
+
+/// Tokens.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Auth {
+    /// The secret that signs tokens; none: made in the data directory at the first start.
+    pub key_file: Option<PathBuf>,
+    /// `iss` that a token must carry; none: not checked.
+    pub issuer: Option<String>,
+    /// `aud` that a token must carry; none: not checked.
+    pub audience: Option<String>,
+    /// Signature algorithms that are accepted; empty: those of the key.
+    pub algorithms: Vec<String>,
+    /// Seconds by which clocks may differ.
+    pub leeway_s: u64,
+}
+
+impl Default for Auth {
+    fn default() -> Self {
+        Self { key_file: None, issuer: None, audience: None, algorithms: Vec::new(), leeway_s: 30 }
+    }
+}
+
+/// What is kept on disk.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Store {
+    /// MiB that the log and code of one session may take; the oldest part goes first.
+    pub session_mb: u64,
+    /// MiB of all sessions together.
+    pub total_mb: u64,
+    /// Seconds that the log and history of a session stay readable after its idle timeout.
+    pub keep_ended_s: u64,
+}
+
+impl Default for Store {
+    fn default() -> Self {
+        Self { session_mb: 64, total_mb: 4096, keep_ended_s: 3600 }
+    }
+}
+
+/// What every sandbox gets.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Sandbox {
+    /// MiB of a session's working directory, and of its `/tmp`.
+    pub disk_mb: u64,
+    /// Processes and threads of one session, by level.
+    pub max_processes: MaxProcesses,
+    /// Whether to run where the host gives no namespaces.
+    pub allow_reduced_isolation: bool,
+}
+
+impl Default for Sandbox {
+    fn default() -> Self {
+        Self { disk_mb: 64, max_processes: MaxProcesses::default(), allow_reduced_isolation: false }
+    }
+}
+
+/// Processes and threads of one session, for each level that this version offers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct MaxProcesses {
+    /// In `standard`.
+    pub standard: u32,
+    /// In `relaxed`.
+    pub relaxed: u32,
+}
+
+impl Default for MaxProcesses {
+    fn default() -> Self {
+        Self { standard: 64, relaxed: 64 }
+    }
+}
+
+/// Interpreters.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Runtimes {
+    /// Path of Python; none: found, the distribution's own first.
+    pub python: Option<PathBuf>,
+}
+
+/// The server's own log, on standard error.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Log {
+    /// What is left out.
+    pub level: LogLevel,
+    /// How a line looks.
+    pub format: LogFormat,
+}
+
+/// The least severe kind of line that is written.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LogLevel {
+    /// Someone must act.
+    Error,
+    /// Someone might have to act.
+    Warn,
+    /// Changes in the life of the server and of sessions.
+    #[default]
+    Info,
+    /// Decisions.
+    Debug,
+    /// Everything.
+    Trace,
+}
+
+/// How a line of the log looks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LogFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// One JSON object a line.
+    Json,
+}

@@ -1,0 +1,151 @@
+//! Every key with what its value must be. A key that is not in this table does not exist.
+
+use std::net::{IpAddr, SocketAddr};
+
+use config::ValueKind;
+
+/// What the value of a key must be.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Rule {
+    /// `true` or `false`.
+    Switch,
+    /// A whole number within bounds, both included.
+    Count(i64, i64),
+    /// Text that is not empty and has no control characters.
+    Text,
+    /// One of these words.
+    Word(&'static [&'static str]),
+    /// `address:port`.
+    Address,
+    /// A list of texts that pass a check.
+    List(fn(&str) -> bool, &'static str),
+}
+
+const DAY: i64 = 86_400;
+
+/// Every key. The bounds of counts keep arithmetic far from overflow and catch a value in the wrong unit.
+#[rustfmt::skip]
+pub(super) const RULES: &[(&str, Rule)] = &[
+    ("data_dir", Rule::Text),
+    ("sessions.max", Rule::Count(1, 100_000)),
+    ("sessions.max_per_subject", Rule::Count(1, 100_000)),
+    ("sessions.queue", Rule::Count(1, 1024)),
+    ("sessions.idle_timeout_s", Rule::Count(1, 30 * DAY)),
+    ("sessions.idle_after_s", Rule::Count(1, 30 * DAY)),
+    ("edge.listen", Rule::Address),
+    ("edge.metrics_addr", Rule::Address),
+    ("edge.allowed_origins", Rule::List(is_origin, "a list of origins such as \"https://host:port\"")),
+    ("edge.trusted_proxies", Rule::List(is_network, "a list of addresses or networks such as \"10.0.0.0/8\"")),
+    ("edge.header_timeout_s", Rule::Count(1, 300)),
+    ("edge.drain_s", Rule::Count(0, 3600)),
+    ("rate_limit.enabled", Rule::Switch),
+    ("rate_limit.requests_per_minute", Rule::Count(1, 1_000_000_000)),
+    ("rate_limit.burst", Rule::Count(1, 1_000_000_000)),
+    ("rate_limit.failed_logins_per_minute", Rule::Count(1, 1_000_000_000)),
+    ("auth.key_file", Rule::Text),
+    ("auth.issuer", Rule::Text),
+    ("auth.audience", Rule::Text),
+    ("auth.algorithms", Rule::List(|name| name == "HS256", "a list of algorithms; this version offers \"HS256\"")),
+    ("auth.leeway_s", Rule::Count(0, 300)),
+    ("store.session_mb", Rule::Count(1, 1_048_576)),
+    ("store.total_mb", Rule::Count(1, 1_073_741_824)),
+    ("store.keep_ended_s", Rule::Count(0, 3650 * DAY)),
+    ("sandbox.disk_mb", Rule::Count(1, 1_048_576)),
+    ("sandbox.max_processes.standard", Rule::Count(2, 32_768)),
+    ("sandbox.max_processes.relaxed", Rule::Count(2, 32_768)),
+    ("sandbox.allow_reduced_isolation", Rule::Switch),
+    ("runtimes.python", Rule::Text),
+    ("log.level", Rule::Word(&["error", "warn", "info", "debug", "trace"])),
+    ("log.format", Rule::Word(&["text", "json"])),
+];
+
+/// The rule of a key, or none if there is no such key.
+pub(super) fn rule(key: &str) -> Option<Rule> {
+    RULES.iter().find(|(name, _)| *name == key).map(|(_, rule)| *rule)
+}
+
+/// The known key that looks most like this one, if any looks like it at all.
+pub(super) fn closest(key: &str) -> Option<&'static str> {
+    let leaf = |name: &str| name.rsplit('.').next().unwrap_or_default().to_owned();
+    let score = |name: &str| distance(key, name).min(distance(&leaf(key), &leaf(name)) + 1);
+    RULES.iter().map(|(name, _)| (score(name), *name)).min().filter(|(edits, _)| *edits <= 3).map(|(_, name)| name)
+}
+
+/// Levenshtein's distance.
+fn distance(a: &str, b: &str) -> usize {
+    let mut row: Vec<usize> = (0..=b.chars().count()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+        for (j, y) in b.chars().enumerate() {
+            let cost = (diagonal + usize::from(x != y)).min(row[j] + 1).min(row[j + 1] + 1);
+            diagonal = std::mem::replace(&mut row[j + 1], cost);
+        }
+    }
+    row.last().copied().unwrap_or_default()
+}
+
+impl Rule {
+    /// What is expected, for the error message.
+    pub(super) fn expectation(self) -> String {
+        match self {
+            Self::Switch => "true or false".to_owned(),
+            Self::Count(min, max) => format!("a whole number from {min} to {max}"),
+            Self::Text => "a text that is not empty and has no control characters".to_owned(),
+            Self::Word(words) => format!("one of {}", words.join(", ")),
+            Self::Address => "an address with a port, such as 127.0.0.1:8000".to_owned(),
+            Self::List(_, what) => what.to_owned(),
+        }
+    }
+
+    /// Whether a value is as it must be; nothing is converted on the way.
+    pub(super) fn admits(self, value: &ValueKind) -> bool {
+        match (self, value) {
+            (Self::Switch, ValueKind::Boolean(_)) => true,
+            (Self::Count(min, max), ValueKind::I64(number)) => (min..=max).contains(number),
+            (Self::Text, ValueKind::String(text)) => is_text(text),
+            (Self::Word(words), ValueKind::String(text)) => words.contains(&text.as_str()),
+            (Self::Address, ValueKind::String(text)) => text.parse::<SocketAddr>().is_ok(),
+            (Self::List(check, _), ValueKind::Array(items)) => {
+                items.iter().all(|item| matches!(&item.kind, ValueKind::String(text) if check(text)))
+            }
+            _ => false,
+        }
+    }
+
+    /// Reads a value from the environment, where everything is text. What cannot be read stays text, which
+    /// [`Rule::admits`] then refuses.
+    pub(super) fn read(self, text: &str) -> ValueKind {
+        let read = match self {
+            Self::Switch => text.parse().ok().map(ValueKind::Boolean),
+            Self::Count(..) => text.parse().ok().map(ValueKind::I64),
+            Self::List(..) if text.is_empty() => Some(Vec::<String>::new().into()),
+            Self::List(..) => Some(text.split(',').map(|item| item.trim().to_owned()).collect::<Vec<_>>().into()),
+            Self::Text | Self::Word(_) | Self::Address => None,
+        };
+        read.unwrap_or_else(|| text.into())
+    }
+}
+
+fn is_text(text: &str) -> bool {
+    !text.is_empty() && !text.chars().any(char::is_control)
+}
+
+/// `scheme://host[:port]`, as a browser writes it into `Origin`: no path, no user.
+fn is_origin(text: &str) -> bool {
+    let Some(rest) = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://")) else { return false };
+    // The colons of an IPv6 address stand in brackets.
+    let (host, port) = match rest.rsplit_once(':') {
+        Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
+        _ => (rest, None),
+    };
+    let of_hosts = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | '[' | ']' | ':');
+    !host.is_empty() && host.chars().all(of_hosts) && port.is_none_or(|port| port.parse::<u16>().is_ok())
+}
+
+fn is_network(text: &str) -> bool {
+    let (address, bits) = text.split_once('/').unwrap_or((text, "0"));
+    address.parse::<IpAddr>().is_ok_and(|address| {
+        let most = if address.is_ipv4() { 32 } else { 128 };
+        bits.parse::<u8>().is_ok_and(|bits| bits <= most)
+    })
+}

@@ -1,0 +1,245 @@
+//! The edge: accepts connections, names the caller, routes, speaks HTTP and WebSocket. Knows session handles; refuses
+//! to know kernels, sandboxes and the store.
+//!
+//! ```text
+//! accept ─▶ router ─▶ auth ─▶ rest ────────────▶ session handle ─▶ answer, or stream
+//!              └────────────▶ upgrade ─▶ socket ─▶ session handle ⇄ log
+//! ```
+//!
+//! Draining is one token: nothing is accepted any more, sockets close with 1001, idle connections at once, and requests
+//! that run have [`EdgeConfig::drain`] to end.
+
+pub mod auth;
+mod body;
+mod hosts;
+mod problem;
+mod query;
+mod respond;
+mod rest;
+mod router;
+mod socket;
+mod stream;
+mod upgrade;
+mod validate;
+
+use std::convert::Infallible;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use repltool_protocol::ids::SessionId;
+use repltool_protocol::rest::SessionConfig;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use self::auth::{Auth, Principal, Scope};
+use self::hosts::Hosts;
+use self::problem::Fault;
+use self::router::Routes;
+use crate::session::SessionHandle;
+use crate::session::registry::Registry;
+
+/// Request line and headers together, in bytes; beyond it the answer is 431.
+const MAX_HEADER_BYTES: usize = 64 * 1024;
+/// What a connection buffers of a request body.
+const MAX_BUFFER_BYTES: usize = 128 * 1024;
+/// How long accepting rests when descriptors have run out.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// How long tasks that were told to stop may take to do so.
+const STOP_GRACE: Duration = Duration::from_secs(1);
+
+/// Settings of the edge.
+#[derive(Debug, Clone)]
+pub struct EdgeConfig {
+    /// Host names that are answered besides those of loopback and the address of the listener.
+    pub allowed_hosts: Vec<String>,
+    /// Origins whose pages may open sockets, besides the server's own.
+    pub allowed_origins: Vec<String>,
+    /// How long a connection may take to send the head of a request; idle connections too are closed after it.
+    pub header_timeout: Duration,
+    /// Connections at once; beyond it clients wait in the listener's backlog. Sockets count.
+    pub max_connections: usize,
+    /// How long requests that run have to end when the edge drains.
+    pub drain: Duration,
+}
+
+/// Serves the API on a listener.
+#[derive(Debug)]
+pub struct Edge {
+    shared: Arc<Shared>,
+}
+
+/// What all connections share.
+#[derive(Debug)]
+struct Shared {
+    config: EdgeConfig,
+    auth: Auth,
+    registry: Registry,
+    hosts: Hosts,
+    routes: Routes,
+    /// Every connection, socket and creation of a session.
+    tasks: TaskTracker,
+    /// Cancelled when nothing new may begin.
+    drain: CancellationToken,
+    /// Cancelled when everything must end.
+    stop: CancellationToken,
+}
+
+/// One connection, and what its requests and its socket share. The permit goes back when the last of them ends.
+#[derive(Debug)]
+struct Connection {
+    shared: Arc<Shared>,
+    peer: SocketAddr,
+    local: IpAddr,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Edge {
+    /// Joins the parts; nothing happens before [`Edge::serve`].
+    pub fn new(config: EdgeConfig, auth: Auth, registry: Registry) -> Self {
+        let hosts = Hosts::new(&config.allowed_hosts, &config.allowed_origins);
+        let shared = Shared {
+            config,
+            auth,
+            registry,
+            hosts,
+            routes: Routes::new(),
+            tasks: TaskTracker::new(),
+            drain: CancellationToken::new(),
+            stop: CancellationToken::new(),
+        };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// Serves until `drain` is cancelled and every connection has ended.
+    ///
+    /// # Cancel safety
+    /// Dropping the future stops accepting; connections that are open go on for as long as the runtime lives.
+    pub async fn serve(self, listener: TcpListener, drain: CancellationToken) {
+        let shared = self.shared;
+        let connections = Arc::new(Semaphore::new(shared.config.max_connections.min(Semaphore::MAX_PERMITS)));
+        let accepting = async {
+            while let Ok(permit) = connections.clone().acquire_owned().await {
+                let (stream, peer) = accept(&listener).await;
+                shared.tasks.spawn(connection(shared.clone(), stream, peer, permit));
+            }
+        };
+        tokio::select! {
+            () = accepting => {}
+            () = drain.cancelled() => {}
+        }
+        drop(listener);
+        shared.drain.cancel();
+        shared.tasks.close();
+        if tokio::time::timeout(shared.config.drain, shared.tasks.wait()).await.is_ok() {
+            return;
+        }
+        tracing::warn!(connections = shared.tasks.len(), "requests were cut short, the time for draining is over");
+        shared.stop.cancel();
+        // A task that does not stop is waiting for a session to be created; that is the registry's to end.
+        let _ = tokio::time::timeout(STOP_GRACE, shared.tasks.wait()).await;
+    }
+}
+
+impl Shared {
+    /// The session with this name, if it is the principal's, or the principal sees everybody's.
+    ///
+    /// # Errors
+    /// `not_found`: for a malformed name, an unknown one and somebody else's alike.
+    fn session(&self, principal: &Principal, id: &str) -> Result<SessionHandle, Fault> {
+        let id = SessionId::from_str(id).map_err(|_| Fault::not_found())?;
+        let handle = self.registry.get(&id).ok_or_else(Fault::not_found)?;
+        if handle.identity().owner == principal.subject || principal.scopes.has(Scope::Admin) {
+            return Ok(handle);
+        }
+        tracing::info!(subject = principal.subject, session = %id, "somebody else's session was asked for");
+        Err(Fault::not_found())
+    }
+
+    /// Creates a session. It is created, and can be listed, even if the caller goes away meanwhile.
+    ///
+    /// # Errors
+    /// Why the registry refused.
+    async fn create(&self, owner: &str, config: SessionConfig) -> Result<SessionHandle, Fault> {
+        let (registry, owner) = (self.registry.clone(), owner.to_owned());
+        let creation = self.tasks.spawn(async move { registry.create(&owner, config).await });
+        match creation.await {
+            Ok(created) => Ok(created?),
+            Err(error) => Err(Fault::internal(&error)),
+        }
+    }
+}
+
+/// Accepts the next connection. What goes wrong with one of them is its own affair; what goes wrong with the process,
+/// as a rule that descriptors have run out, may pass.
+async fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
+    loop {
+        match listener.accept().await {
+            Ok(accepted) => return accepted,
+            Err(error) if is_of_the_peer(&error) => {}
+            Err(error) => {
+                tracing::warn!(error = &error as &dyn std::error::Error, "no connection can be accepted now");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+fn is_of_the_peer(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted};
+    matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted)
+}
+
+async fn connection(shared: Arc<Shared>, stream: TcpStream, peer: SocketAddr, permit: OwnedSemaphorePermit) {
+    let local = match prepare(&stream) {
+        Ok(local) => local,
+        Err(error) => {
+            tracing::debug!(error = &error as &dyn std::error::Error, "a connection was gone at once");
+            return;
+        }
+    };
+    let (config, drain, stop) = (shared.config.clone(), shared.drain.clone(), shared.stop.clone());
+    let connection = Arc::new(Connection { shared, peer, local, _permit: permit });
+    let service = service_fn(move |request| {
+        let connection = connection.clone();
+        async move { Ok::<_, Infallible>(router::answer(connection, request).await) }
+    });
+    let served = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(config.header_timeout)
+        .max_header_size(MAX_HEADER_BYTES)
+        .max_buf_size(MAX_BUFFER_BYTES)
+        .serve_connection(TokioIo::new(stream), service)
+        .with_upgrades();
+    let mut served = std::pin::pin!(served);
+    let ended = tokio::select! {
+        ended = served.as_mut() => ended,
+        () = drain.cancelled() => {
+            served.as_mut().graceful_shutdown();
+            tokio::select! {
+                ended = served.as_mut() => ended,
+                () = stop.cancelled() => return,
+            }
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(error = &error as &dyn std::error::Error, %peer, "a connection broke off");
+    }
+}
+
+/// Small messages leave at once, and a peer that vanished without a word is found out by the kernel.
+fn prepare(stream: &TcpStream) -> io::Result<IpAddr> {
+    stream.set_nodelay(true)?;
+    rustix::net::sockopt::set_socket_keepalive(stream, true)?;
+    rustix::net::sockopt::set_tcp_keepidle(stream, Duration::from_secs(60))?;
+    rustix::net::sockopt::set_tcp_keepintvl(stream, Duration::from_secs(20))?;
+    rustix::net::sockopt::set_tcp_keepcnt(stream, 3)?;
+    Ok(stream.local_addr()?.ip())
+}

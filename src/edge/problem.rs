@@ -1,0 +1,255 @@
+//! The only place where a failure becomes a status, a problem document (RFC 9457) or a close code.
+//!
+//! A [`Fault`] is written for the client: it says what to do about it. What the operator should know of an internal
+//! fault is logged once, where the fault is made; the client learns the request id and nothing more.
+
+use std::borrow::Cow;
+
+use http::StatusCode;
+use repltool_protocol::close::CloseCode;
+use repltool_protocol::frame::Notice;
+use repltool_protocol::rest::{FieldError, Problem, ProblemCode};
+
+use super::auth::AuthError;
+use crate::session::Refusal;
+use crate::session::log::LogError;
+use crate::session::registry::CreateError;
+
+/// A refused request, as its client is told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fault {
+    code: ProblemCode,
+    detail: Cow<'static, str>,
+    errors: Vec<FieldError>,
+    allow: Option<String>,
+}
+
+impl Fault {
+    /// A refusal that names no field.
+    pub fn new(code: ProblemCode, detail: impl Into<Cow<'static, str>>) -> Self {
+        Self { code, detail: detail.into(), errors: Vec::new(), allow: None }
+    }
+
+    /// `invalid_request`, because of one field of the body or query.
+    pub fn field(field: impl Into<String>, message: impl Into<String>) -> Self {
+        let error = FieldError { field: field.into(), message: message.into() };
+        let detail = format!("{}: {}", error.field, error.message);
+        Self { errors: vec![error], ..Self::new(ProblemCode::InvalidRequest, detail) }
+    }
+
+    /// `invalid_request`, because of something that has no field.
+    pub fn invalid(detail: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(ProblemCode::InvalidRequest, detail)
+    }
+
+    /// No such thing, or not the caller's: the two cannot be told apart.
+    pub fn not_found() -> Self {
+        Self::new(ProblemCode::NotFound, "there is no such session or page")
+    }
+
+    /// The path is known, the method is not; `allow` lists the methods that are.
+    pub fn method_not_allowed(allow: String) -> Self {
+        let detail = format!("this path allows {allow}");
+        Self { allow: Some(allow), ..Self::new(ProblemCode::MethodNotAllowed, detail) }
+    }
+
+    /// A fault of the server. The cause goes to the log, once, and to nobody else.
+    pub fn internal(cause: &(dyn std::error::Error + 'static)) -> Self {
+        tracing::error!(error = cause, "a request failed inside the server");
+        Self::untold()
+    }
+
+    /// What went wrong, for programs.
+    pub fn code(&self) -> ProblemCode {
+        self.code
+    }
+
+    /// What to do about it.
+    pub fn detail(&self) -> &str {
+        &self.detail
+    }
+
+    /// The `Allow` header of a 405.
+    pub fn allow(&self) -> Option<&str> {
+        self.allow.as_deref()
+    }
+
+    /// The HTTP status.
+    pub fn status(&self) -> StatusCode {
+        match self.code {
+            ProblemCode::InvalidRequest => StatusCode::BAD_REQUEST,
+            ProblemCode::Unauthorized => StatusCode::UNAUTHORIZED,
+            ProblemCode::Forbidden => StatusCode::FORBIDDEN,
+            ProblemCode::NotFound => StatusCode::NOT_FOUND,
+            ProblemCode::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
+            ProblemCode::Busy | ProblemCode::Conflict => StatusCode::CONFLICT,
+            ProblemCode::Gone => StatusCode::GONE,
+            ProblemCode::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            ProblemCode::UnsupportedMediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            ProblemCode::MisdirectedRequest => StatusCode::MISDIRECTED_REQUEST,
+            ProblemCode::SessionLimit | ProblemCode::RateLimited | ProblemCode::ExpressionLimit => {
+                StatusCode::TOO_MANY_REQUESTS
+            }
+            ProblemCode::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+            ProblemCode::SandboxUnavailable | ProblemCode::Draining => StatusCode::SERVICE_UNAVAILABLE,
+            ProblemCode::StorageFull => StatusCode::INSUFFICIENT_STORAGE,
+        }
+    }
+
+    /// How a socket is closed for it.
+    pub fn close_code(&self) -> CloseCode {
+        match self.code {
+            ProblemCode::InvalidRequest
+            | ProblemCode::MethodNotAllowed
+            | ProblemCode::Conflict
+            | ProblemCode::UnsupportedMediaType
+            | ProblemCode::MisdirectedRequest => CloseCode::Policy,
+            ProblemCode::Unauthorized => CloseCode::Unauthorized,
+            ProblemCode::Forbidden => CloseCode::Forbidden,
+            ProblemCode::NotFound => CloseCode::NotFound,
+            ProblemCode::Gone => CloseCode::IdleTimeout,
+            ProblemCode::TooLarge => CloseCode::TooBig,
+            ProblemCode::SessionLimit | ProblemCode::RateLimited | ProblemCode::ExpressionLimit => {
+                CloseCode::RateLimited
+            }
+            ProblemCode::Internal => CloseCode::Internal,
+            ProblemCode::Busy | ProblemCode::SandboxUnavailable | ProblemCode::StorageFull => CloseCode::Overloaded,
+            ProblemCode::Draining => CloseCode::Draining,
+        }
+    }
+
+    /// The problem document of one request.
+    pub fn document(&self, request_id: &str) -> Problem {
+        let status = self.status();
+        Problem {
+            kind: "about:blank".into(),
+            title: status.canonical_reason().unwrap_or("Error").into(),
+            status: status.as_u16(),
+            detail: self.detail.to_string(),
+            code: self.code,
+            request_id: request_id.into(),
+            errors: self.errors.clone(),
+        }
+    }
+
+    /// The message on a socket that stays open; `id` is that of the refused request.
+    pub fn notice(self, id: Option<String>) -> Notice {
+        Notice::Problem { id, code: self.code, detail: self.detail.into_owned(), errors: self.errors }
+    }
+
+    fn untold() -> Self {
+        Self::new(ProblemCode::Internal, "the server failed; its log has the cause under the request id")
+    }
+}
+
+impl From<Refusal> for Fault {
+    fn from(refusal: Refusal) -> Self {
+        let code = match &refusal {
+            Refusal::Busy(_) => ProblemCode::Busy,
+            Refusal::Conflict(_) => ProblemCode::Conflict,
+            Refusal::ExpressionLimit(_) => ProblemCode::ExpressionLimit,
+            Refusal::Gone => ProblemCode::Gone,
+            Refusal::Draining => ProblemCode::Draining,
+            Refusal::StorageFull => ProblemCode::StorageFull,
+            Refusal::SandboxUnavailable(_) => ProblemCode::SandboxUnavailable,
+            // Its maker has logged the cause.
+            Refusal::Internal => return Self::untold(),
+        };
+        Self::new(code, refusal.to_string())
+    }
+}
+
+impl From<CreateError> for Fault {
+    fn from(error: CreateError) -> Self {
+        let code = match &error {
+            CreateError::PerSubject(_) | CreateError::Total(_) => ProblemCode::SessionLimit,
+            CreateError::SandboxUnavailable(_) => ProblemCode::SandboxUnavailable,
+            CreateError::Invalid { field, message } => return Self::field(field.clone(), message.clone()),
+            CreateError::StorageFull => ProblemCode::StorageFull,
+            CreateError::Draining => ProblemCode::Draining,
+            // Its maker has logged the cause.
+            CreateError::Internal => return Self::untold(),
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+impl From<AuthError> for Fault {
+    fn from(error: AuthError) -> Self {
+        let detail = match error {
+            AuthError::Missing => "a bearer token is needed",
+            AuthError::Ambiguous => "one bearer token is needed, in one place",
+            AuthError::Expired => "the token has expired; get a new one",
+            AuthError::Early => "the token is not valid yet",
+            AuthError::TooLong
+            | AuthError::Malformed
+            | AuthError::Algorithm
+            | AuthError::Signature
+            | AuthError::Claim
+            | AuthError::Issuer
+            | AuthError::Audience
+            | AuthError::Subject => "the token is not valid here",
+        };
+        Self::new(ProblemCode::Unauthorized, detail)
+    }
+}
+
+impl From<LogError> for Fault {
+    fn from(error: LogError) -> Self {
+        match error {
+            LogError::ResultGone => Self::new(ProblemCode::Gone, "the result of this execution is no longer kept"),
+            LogError::Full(_) => Self::new(ProblemCode::StorageFull, "the server's disk is full"),
+            LogError::File { .. }
+            | LogError::Directory(_)
+            | LogError::Damaged(_)
+            | LogError::Format(_)
+            | LogError::TooLong
+            | LogError::Misplaced(_)
+            | LogError::WriterGone => Self::internal(&error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(fault: Fault) -> String {
+        serde_json::to_string(&fault.document("7f")).unwrap()
+    }
+
+    #[test]
+    fn a_field_is_named_in_detail_and_errors() {
+        insta::assert_snapshot!(shown(Fault::field("code", "too long")), @r#"{"type":"about:blank","title":"Bad Request","status":400,"detail":"code: too long","code":"invalid_request","request_id":"7f","errors":[{"field":"code","message":"too long"}]}"#);
+    }
+
+    #[test]
+    fn internal_faults_say_nothing_of_their_cause() {
+        let fault = Fault::internal(&std::io::Error::other("/var/secret is gone"));
+        insta::assert_snapshot!(shown(fault), @r#"{"type":"about:blank","title":"Internal Server Error","status":500,"detail":"the server failed; its log has the cause under the request id","code":"internal","request_id":"7f"}"#);
+    }
+
+    #[test]
+    fn refusals_of_a_session_have_their_status() {
+        for (refusal, status, close) in [
+            (Refusal::Busy(16), 409, 1013),
+            (Refusal::ExpressionLimit(5), 429, 4429),
+            (Refusal::Gone, 410, 4408),
+            (Refusal::Draining, 503, 1001),
+            (Refusal::StorageFull, 507, 1013),
+            (Refusal::SandboxUnavailable("no user namespaces".into()), 503, 1013),
+            (Refusal::Internal, 500, 1011),
+        ] {
+            let fault = Fault::from(refusal);
+            assert_eq!((fault.status().as_u16(), fault.close_code().code()), (status, close), "{fault:?}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_token_is_told_in_one_shape() {
+        let wrong = [AuthError::Malformed, AuthError::Signature, AuthError::Algorithm, AuthError::Claim];
+        let mut shapes: Vec<_> = wrong.into_iter().map(|error| shown(error.into())).collect();
+        shapes.dedup();
+        insta::assert_snapshot!(shapes.join("\n"), @r#"{"type":"about:blank","title":"Unauthorized","status":401,"detail":"the token is not valid here","code":"unauthorized","request_id":"7f"}"#);
+    }
+}

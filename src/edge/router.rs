@@ -1,0 +1,264 @@
+//! One match from method and path to handler: the API's table of contents, with the scope each route needs.
+
+use std::sync::Arc;
+
+use http::{Method, Request, StatusCode};
+use hyper::body::Incoming;
+use repltool_protocol::rest::ProblemCode;
+use tracing::Instrument;
+
+use super::auth::{self, AuthError, Principal, Scope};
+use super::problem::Fault;
+use super::query::Query;
+use super::respond::{self, Answer};
+use super::{Connection, Shared, rest, upgrade};
+use crate::session::SessionHandle;
+
+/// What can be asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Endpoint {
+    Healthy,
+    Ready,
+    CreateSession,
+    ListSessions,
+    GetSession,
+    DeleteSession,
+    Execute,
+    History,
+    Events,
+    Interrupt,
+    Restart,
+    Attach,
+    CreateAndAttach,
+}
+
+/// Who may ask.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Access {
+    /// Anybody.
+    Public,
+    /// Whoever has the scope.
+    Scope(Scope),
+    /// Whoever has the scope; the handshake finds the token, which may be in a second place.
+    Handshake(Scope),
+}
+
+type Route = (Method, Endpoint, Access);
+
+static ROUTES: [(&str, &[Route]); 11] = [
+    ("/healthz", &[(Method::GET, Endpoint::Healthy, Access::Public)]),
+    ("/readyz", &[(Method::GET, Endpoint::Ready, Access::Public)]),
+    (
+        "/api/v1/sessions",
+        &[
+            (Method::GET, Endpoint::ListSessions, Access::Scope(Scope::Read)),
+            (Method::POST, Endpoint::CreateSession, Access::Scope(Scope::Execute)),
+        ],
+    ),
+    (
+        "/api/v1/sessions/{id}",
+        &[
+            (Method::GET, Endpoint::GetSession, Access::Scope(Scope::Read)),
+            (Method::DELETE, Endpoint::DeleteSession, Access::Scope(Scope::Execute)),
+        ],
+    ),
+    ("/api/v1/sessions/{id}/execute", &[(Method::POST, Endpoint::Execute, Access::Scope(Scope::Execute))]),
+    ("/api/v1/sessions/{id}/history", &[(Method::GET, Endpoint::History, Access::Scope(Scope::Read))]),
+    ("/api/v1/sessions/{id}/events", &[(Method::GET, Endpoint::Events, Access::Scope(Scope::Read))]),
+    ("/api/v1/sessions/{id}/interrupt", &[(Method::POST, Endpoint::Interrupt, Access::Scope(Scope::Execute))]),
+    ("/api/v1/sessions/{id}/restart", &[(Method::POST, Endpoint::Restart, Access::Scope(Scope::Execute))]),
+    ("/api/v1/sessions/{id}/ws", &[(Method::GET, Endpoint::Attach, Access::Handshake(Scope::Read))]),
+    ("/api/v1/ws", &[(Method::GET, Endpoint::CreateAndAttach, Access::Handshake(Scope::Execute))]),
+];
+
+/// The table, ready to be searched.
+#[derive(Debug)]
+pub(super) struct Routes(matchit::Router<&'static [Route]>);
+
+impl Routes {
+    pub(super) fn new() -> Self {
+        let mut router = matchit::Router::new();
+        for (path, routes) in &ROUTES {
+            router.insert(*path, *routes).expect("the paths of the table differ");
+        }
+        Self(router)
+    }
+
+    /// Finds the route, and the id in the path. `HEAD` goes where `GET` does, but opens no socket.
+    ///
+    /// # Errors
+    /// `not_found` or `method_not_allowed`.
+    fn find<'a>(&self, method: &Method, path: &'a str) -> Result<(Endpoint, Access, Option<&'a str>), Fault> {
+        let found = self.0.at(path).map_err(|_| Fault::not_found())?;
+        for (known, endpoint, access) in *found.value {
+            let by_head = method == Method::HEAD && known == Method::GET && !matches!(access, Access::Handshake(_));
+            if known == method || by_head {
+                return Ok((*endpoint, *access, found.params.get("id")));
+            }
+        }
+        Err(Fault::method_not_allowed(allowed(found.value)))
+    }
+}
+
+/// A request that may be carried out.
+#[derive(Debug)]
+pub(super) struct Call {
+    /// What it came by.
+    pub(super) connection: Arc<Connection>,
+    /// Who is asking.
+    pub(super) principal: Principal,
+    /// What is asked.
+    pub(super) request: Request<Incoming>,
+}
+
+impl Call {
+    /// Its query string.
+    pub(super) fn query(&self) -> Query<'_> {
+        Query::new(self.request.uri().query())
+    }
+
+    /// The session in its path, which is the caller's.
+    ///
+    /// # Errors
+    /// `not_found`, for somebody else's too.
+    pub(super) fn session(&self, id: &str) -> Result<SessionHandle, Fault> {
+        self.connection.shared.session(&self.principal, id)
+    }
+}
+
+/// Answers one request, whatever it is.
+pub(super) async fn answer(connection: Arc<Connection>, request: Request<Incoming>) -> Answer {
+    let request_id = format!("{:032x}", rand::random::<u128>());
+    let span = tracing::info_span!("request", %request_id, peer = %connection.peer);
+    let routed = route(connection, request).instrument(span.clone()).await;
+    let mut answer = routed.unwrap_or_else(|fault| {
+        tracing::debug!(parent: &span, status = fault.status().as_u16(), detail = fault.detail(), "a request was refused");
+        respond::problem(&fault, &request_id)
+    });
+    respond::finish(&mut answer, &request_id);
+    answer
+}
+
+async fn route(connection: Arc<Connection>, request: Request<Incoming>) -> Result<Answer, Fault> {
+    let shared = &connection.shared;
+    let authority = shared.hosts.check(request.uri(), request.headers(), connection.local)?;
+    let path = request.uri().path();
+    let (endpoint, access, id) = shared.routes.find(request.method(), path)?;
+    let id = id.unwrap_or_default().to_owned();
+    let scope = match access {
+        Access::Public => return public(shared, endpoint),
+        Access::Scope(scope) => scope,
+        Access::Handshake(scope) => {
+            let wanted = if endpoint == Endpoint::Attach { upgrade::Wanted::Session(id) } else { upgrade::Wanted::New };
+            return upgrade::upgrade(connection, request, &authority, wanted, scope).await;
+        }
+    };
+    let token = auth::bearer(request.headers()).and_then(|token| token.ok_or(AuthError::Missing));
+    let principal = admit(shared, token, scope)?;
+    let call = Call { connection, principal, request };
+    match endpoint {
+        Endpoint::CreateSession => rest::create(call).await,
+        Endpoint::ListSessions => rest::list(&call),
+        Endpoint::GetSession => rest::get(&call, &id),
+        Endpoint::DeleteSession => rest::delete(&call, &id).await,
+        Endpoint::Execute => rest::execute(call, &id).await,
+        Endpoint::History => rest::history(&call, &id).await,
+        Endpoint::Events => rest::events(&call, &id).await,
+        Endpoint::Interrupt => rest::interrupt(call, &id).await,
+        Endpoint::Restart => rest::restart(&call, &id).await,
+        Endpoint::Healthy | Endpoint::Ready | Endpoint::Attach | Endpoint::CreateAndAttach => Err(Fault::not_found()),
+    }
+}
+
+/// The principal of a token, if it has the scope. A token that is refused is told in the log, without the token.
+///
+/// # Errors
+/// `unauthorized` or `forbidden`.
+pub(super) fn admit(shared: &Shared, token: Result<&str, AuthError>, scope: Scope) -> Result<Principal, Fault> {
+    let principal = token.and_then(|token| shared.auth.verify(token)).inspect_err(|error| {
+        tracing::warn!(reason = %error, "authentication failed");
+    })?;
+    require(&principal, scope)?;
+    Ok(principal)
+}
+
+/// Whether the principal has the scope.
+///
+/// # Errors
+/// `forbidden`, with the scope that is missing.
+pub(super) fn require(principal: &Principal, scope: Scope) -> Result<(), Fault> {
+    if principal.scopes.has(scope) {
+        return Ok(());
+    }
+    tracing::info!(subject = principal.subject, scope = scope.name(), "a scope is missing");
+    Err(Fault::new(ProblemCode::Forbidden, format!("the token lacks the scope {}", scope.name())))
+}
+
+fn public(shared: &Shared, endpoint: Endpoint) -> Result<Answer, Fault> {
+    if endpoint == Endpoint::Healthy {
+        return respond::json(StatusCode::OK, &serde_json::json!({ "status": "ok" }));
+    }
+    if shared.drain.is_cancelled() {
+        return Err(Fault::new(ProblemCode::Draining, "the server is about to stop"));
+    }
+    if !shared.registry.ready() {
+        return Err(Fault::new(ProblemCode::SandboxUnavailable, "no session can be created yet"));
+    }
+    respond::json(StatusCode::OK, &serde_json::json!({ "status": "ready" }))
+}
+
+fn allowed(routes: &[Route]) -> String {
+    let mut names: Vec<&str> = routes.iter().map(|(method, ..)| method.as_str()).collect();
+    if routes.iter().any(|(method, _, access)| method == Method::GET && !matches!(access, Access::Handshake(_))) {
+        names.insert(1, "HEAD");
+    }
+    names.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(method: Method, path: &str) -> Result<(Endpoint, Option<String>), (u16, Option<String>)> {
+        match Routes::new().find(&method, path) {
+            Ok((endpoint, _, id)) => Ok((endpoint, id.map(Into::into))),
+            Err(fault) => Err((fault.status().as_u16(), fault.allow().map(Into::into))),
+        }
+    }
+
+    #[test]
+    fn paths_lead_to_their_endpoints() {
+        assert_eq!(found(Method::POST, "/api/v1/sessions"), Ok((Endpoint::CreateSession, None)));
+        assert_eq!(found(Method::HEAD, "/readyz"), Ok((Endpoint::Ready, None)));
+        assert_eq!(found(Method::GET, "/api/v1/ws"), Ok((Endpoint::CreateAndAttach, None)));
+        assert_eq!(found(Method::GET, "/api/v1/sessions/a%2fb/ws"), Ok((Endpoint::Attach, Some("a%2fb".into()))));
+    }
+
+    #[test]
+    fn unknown_paths_are_not_found() {
+        for path in [
+            "/",
+            "/api/v1/sessions/",
+            "/api/v1/sessions//execute",
+            "/api/v1/sessions/a/b/execute",
+            "/API/v1/sessions",
+            "*",
+            "",
+        ] {
+            assert_eq!(found(Method::GET, path), Err((404, None)), "{path}");
+        }
+    }
+
+    #[test]
+    fn other_methods_are_told_which_are_allowed() {
+        for (method, path, allow) in [
+            (Method::PUT, "/api/v1/sessions", "GET, HEAD, POST"),
+            (Method::POST, "/api/v1/sessions/abcdefgh", "GET, HEAD, DELETE"),
+            (Method::GET, "/api/v1/sessions/abcdefgh/execute", "POST"),
+            (Method::HEAD, "/api/v1/ws", "GET"),
+            (Method::OPTIONS, "/healthz", "GET, HEAD"),
+        ] {
+            assert_eq!(found(method, path), Err((405, Some(allow.into()))), "{path}");
+        }
+    }
+}

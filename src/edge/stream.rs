@@ -1,0 +1,234 @@
+//! Answers that grow: the event log, or a part of it, as NDJSON or server-sent events, read by a cursor.
+//!
+//! A client that reads slowly holds its place in the log and one chunk, and slows nobody. One that goes away ends its
+//! own answer and nothing else.
+
+use std::io;
+use std::time::Duration;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use futures::stream;
+use http::header::ACCEPT;
+use http::{HeaderMap, StatusCode};
+use http_body_util::{BodyExt, StreamBody};
+use hyper::body::Frame;
+use repltool_protocol::codec::encode_notice;
+use repltool_protocol::frame::Notice;
+use repltool_protocol::ids::{ExecutionId, Seq};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::auth::Principal;
+use super::respond::{self, Answer};
+use crate::session::log::{Cursor, Item, Kind, LogError, LogReader, Rendered};
+
+/// What has gathered goes out in chunks of about this many bytes.
+const CHUNK_BYTES: usize = 64 * 1024;
+/// How long a server-sent stream is silent before it says that it is alive.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+/// How events are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Format {
+    /// One JSON object a line.
+    Ndjson,
+    /// `text/event-stream`, with the sequence number as id.
+    Sse,
+}
+
+impl Format {
+    /// The format that the header `Accept` names first, if it names one.
+    pub(super) fn asked(headers: &HeaderMap) -> Option<Self> {
+        let named = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
+        named.flat_map(|value| value.split(',')).find_map(|item| {
+            match item.split(';').next().unwrap_or_default().trim() {
+                it if it.eq_ignore_ascii_case("application/x-ndjson") => Some(Self::Ndjson),
+                it if it.eq_ignore_ascii_case("text/event-stream") => Some(Self::Sse),
+                _ => None,
+            }
+        })
+    }
+
+    fn content_type(self) -> &'static str {
+        match self {
+            Self::Ndjson => "application/x-ndjson",
+            Self::Sse => "text/event-stream",
+        }
+    }
+
+    fn write(self, out: &mut BytesMut, seq: Option<Seq>, json: &[u8]) {
+        if self == Self::Sse {
+            if let Some(seq) = seq {
+                out.put_slice(format!("id: {seq}\n").as_bytes());
+            }
+            out.put_slice(b"data: ");
+        }
+        out.put_slice(json);
+        out.put_slice(if self == Self::Sse { b"\n\n" } else { b"\n" });
+    }
+}
+
+/// Which events an answer has, and where it ends.
+#[derive(Debug)]
+pub(super) enum Scope {
+    /// Those of one execution, up to its result.
+    Execution {
+        /// Which.
+        id: ExecutionId,
+        /// Tells whether a result may still come.
+        log: LogReader,
+    },
+    /// All up to this one.
+    UpTo(Seq),
+    /// All, until the session ends, the token lapses or the server drains.
+    Live {
+        /// Who reads.
+        principal: Principal,
+        /// Cancelled when the server drains.
+        drain: CancellationToken,
+    },
+}
+
+/// An answer that is being written.
+#[derive(Debug)]
+pub(super) struct Feed {
+    cursor: Cursor,
+    format: Format,
+    scope: Scope,
+    /// How many events may still follow; none: any number.
+    left: Option<u64>,
+    ended: bool,
+}
+
+/// What a feed waits for.
+enum Met {
+    Item(Item),
+    Silence,
+    Over,
+}
+
+impl Feed {
+    /// Reads from the cursor.
+    pub(super) fn new(cursor: Cursor, format: Format, scope: Scope) -> Self {
+        Self { cursor, format, scope, left: None, ended: false }
+    }
+
+    /// Ends after so many events, if a number is given.
+    pub(super) fn at_most(self, left: Option<u64>) -> Self {
+        Self { left, ..self }
+    }
+
+    /// The answer. Its head goes out at once.
+    pub(super) fn answer(self) -> Answer {
+        let content_type = self.format.content_type();
+        let chunks = stream::unfold(self, |mut feed| async move {
+            let chunk = feed.chunk().await?;
+            Some((chunk.map(Frame::data), feed))
+        });
+        respond::with(StatusCode::OK, content_type, StreamBody::new(chunks).boxed_unsync())
+    }
+
+    /// Waits for something to say, and adds all that is there already.
+    async fn chunk(&mut self) -> Option<io::Result<Bytes>> {
+        let mut out = BytesMut::new();
+        while !self.ended && out.is_empty() {
+            match self.meet().await {
+                Ok(Met::Item(item)) => self.take(&mut out, item),
+                Ok(Met::Silence) => out.put_slice(b":\n\n"),
+                Ok(Met::Over) => self.ended = true,
+                Err(error) => return Some(Err(self.broken(error))),
+            }
+            while !self.ended && out.len() < CHUNK_BYTES {
+                match self.cursor.try_next() {
+                    Ok(Some(item)) => self.take(&mut out, item),
+                    Ok(None) => break,
+                    Err(error) => return Some(Err(self.broken(error))),
+                }
+            }
+        }
+        (!out.is_empty()).then(|| Ok(out.freeze()))
+    }
+
+    async fn meet(&mut self) -> Result<Met, LogError> {
+        match &self.scope {
+            Scope::UpTo(last) if self.cursor.position() >= *last => Ok(Met::Over),
+            Scope::UpTo(_) => self.cursor.next().await.map(Met::Item),
+            Scope::Execution { id, log } => {
+                // In this order: a result is in the log before its execution counts as settled.
+                let may_follow = log.is_pending(id);
+                if let Some(item) = self.cursor.try_next()? {
+                    return Ok(Met::Item(item));
+                }
+                if !may_follow {
+                    return Err(LogError::ResultGone);
+                }
+                tokio::select! {
+                    item = self.cursor.next() => item.map(Met::Item),
+                    () = keep_alive(self.format) => Ok(Met::Silence),
+                }
+            }
+            Scope::Live { principal, drain } => tokio::select! {
+                item = self.cursor.next() => item.map(Met::Item),
+                () = drain.cancelled() => Ok(Met::Over),
+                () = lapse(principal) => Ok(Met::Over),
+                () = keep_alive(self.format) => Ok(Met::Silence),
+            },
+        }
+    }
+
+    fn take(&mut self, out: &mut BytesMut, item: Item) {
+        match item {
+            Item::Event(event) => self.take_event(out, &event),
+            Item::Gap { from, to } => {
+                self.format.write(out, None, encode_notice(&Notice::Gap { from, to }).as_bytes());
+            }
+            Item::End => self.ended = true,
+        }
+        if let Scope::UpTo(last) = &self.scope {
+            self.ended |= self.cursor.position() >= *last;
+        }
+    }
+
+    fn take_event(&mut self, out: &mut BytesMut, event: &Rendered) {
+        if let Scope::Execution { id, .. } = &self.scope {
+            if event.execution.as_ref() != Some(id) {
+                return;
+            }
+            self.ended |= event.kind == Kind::Result;
+        }
+        self.format.write(out, Some(event.seq), &event.json);
+        if let Some(left) = &mut self.left {
+            *left = left.saturating_sub(1);
+            self.ended |= *left == 0;
+        }
+    }
+
+    fn broken(&mut self, error: LogError) -> io::Error {
+        self.ended = true;
+        match &error {
+            // Nobody has to do anything about it: the client has waited longer than results are kept.
+            LogError::ResultGone => tracing::info!("a stream of events ends without its result"),
+            other => tracing::error!(error = other as &dyn std::error::Error, "a stream of events broke off"),
+        }
+        io::Error::other("the stream of events broke off")
+    }
+}
+
+/// Returns when the principal's token has lapsed. The clock is asked again and again, since it may be set.
+pub(super) async fn lapse(principal: &Principal) {
+    const LOOK_AGAIN: Duration = Duration::from_secs(600);
+    loop {
+        let left = principal.remaining();
+        if left.is_zero() {
+            return;
+        }
+        tokio::time::sleep_until(Instant::now() + left.min(LOOK_AGAIN)).await;
+    }
+}
+
+async fn keep_alive(format: Format) {
+    match format {
+        Format::Sse => tokio::time::sleep(KEEP_ALIVE).await,
+        Format::Ndjson => std::future::pending().await,
+    }
+}

@@ -1,0 +1,319 @@
+//! The WebSocket handshake: checks request, origin, subprotocol and token, then hands the socket on.
+//!
+//! A refused handshake is a status with a problem document. A web page cannot see that, only that it failed; so to a
+//! page that may open sockets, and speaks the subprotocol, the refusal is told by a close code instead.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::header::{
+    CONNECTION, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_PROTOCOL, SEC_WEBSOCKET_VERSION, UPGRADE,
+};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode};
+use hyper::body::Incoming;
+use hyper_util::rt::TokioIo;
+use repltool_protocol::frame::{BEARER_PREFIX, SUBPROTOCOL};
+use repltool_protocol::ids::Seq;
+use repltool_protocol::rest::{Language, ProblemCode, SandboxMode, SessionConfig};
+use serde::de::DeserializeOwned;
+use serde::de::value::{Error as ValueError, StrDeserializer};
+use tokio::net::TcpStream;
+use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
+use tracing::Instrument;
+
+use super::auth::{self, AuthError, Principal, Scope};
+use super::hosts::Origin;
+use super::problem::Fault;
+use super::query::Query;
+use super::respond::{self, Answer};
+use super::socket::{self, Attachment};
+use super::{Connection, rest, router};
+use crate::session::SessionHandle;
+
+/// What the socket is to be attached to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Wanted {
+    /// The session with this name.
+    Session(String),
+    /// One that is created now.
+    New,
+}
+
+/// A well-formed handshake.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Offer {
+    /// The answer to the client's key.
+    accept: HeaderValue,
+    /// The token in the list of subprotocols.
+    token: Option<String>,
+}
+
+/// Answers a handshake and, if it succeeds, serves the socket in a task of its own.
+///
+/// # Errors
+/// Whatever refuses it, to clients that can see a status.
+pub(super) async fn upgrade(
+    connection: Arc<Connection>,
+    mut request: Request<Incoming>,
+    authority: &str,
+    wanted: Wanted,
+    scope: Scope,
+) -> Result<Answer, Fault> {
+    let offer = read_offer(request.headers())?;
+    let origin = connection.shared.hosts.origin(request.headers(), authority);
+    if origin == Origin::Foreign {
+        tracing::warn!(origin = ?request.headers().get(http::header::ORIGIN), "a foreign page asked for a socket");
+        return Err(Fault::new(ProblemCode::Forbidden, "pages of this origin may not open sockets here"));
+    }
+    let attached = attach(&connection, &request, &offer, &wanted, scope).await;
+    let outcome = match (attached, origin) {
+        (Ok(attachment), _) => Ok(attachment),
+        (Err(fault), Origin::Allowed) => Err(fault),
+        (Err(fault), Origin::Absent | Origin::Foreign) => return Err(fault),
+    };
+    let upgraded = hyper::upgrade::on(&mut request);
+    let tasks = connection.shared.tasks.clone();
+    let served = async move {
+        match upgraded.await.map_err(|error| error.to_string()).and_then(raw) {
+            Ok((stream, early)) => serve(&connection, stream, early, outcome).await,
+            Err(reason) => tracing::debug!(reason, "an upgrade came to nothing"),
+        }
+    };
+    tasks.spawn(served.in_current_span());
+    Ok(switching(offer.accept))
+}
+
+async fn serve(connection: &Connection, stream: TcpStream, early: Bytes, outcome: Result<Attachment, Fault>) {
+    let shared = &connection.shared;
+    let served = async {
+        match outcome {
+            Ok(attachment) => socket::serve(stream, early, &attachment, &shared.drain).await,
+            Err(fault) => socket::refuse(stream, early, fault.close_code()).await,
+        }
+    };
+    tokio::select! {
+        () = served => {}
+        () = shared.stop.cancelled() => {}
+    }
+}
+
+async fn attach(
+    connection: &Connection,
+    request: &Request<Incoming>,
+    offer: &Offer,
+    wanted: &Wanted,
+    scope: Scope,
+) -> Result<Attachment, Fault> {
+    let shared = &connection.shared;
+    let principal = router::admit(shared, token(request.headers(), offer), scope)?;
+    if shared.drain.is_cancelled() {
+        return Err(Fault::new(ProblemCode::Draining, "the server is about to stop; connect again"));
+    }
+    let query = Query::new(request.uri().query());
+    let after = query.number("after")?.map(Seq);
+    let handle: SessionHandle = match wanted {
+        Wanted::Session(id) => shared.session(&principal, id)?,
+        Wanted::New => {
+            let config = session_config(query, &principal)?;
+            shared.create(&principal.subject, config).await?
+        }
+    };
+    // What happened before a client that has just created the session could attach is for it to see too.
+    let after = if *wanted == Wanted::New { Some(after.unwrap_or(Seq(0))) } else { after };
+    Ok(Attachment { handle, principal, after })
+}
+
+fn session_config(query: Query<'_>, principal: &Principal) -> Result<SessionConfig, Fault> {
+    let language: Option<Language> = named(query, "language")?;
+    let config = SessionConfig {
+        language: language.ok_or_else(|| Fault::field("language", "needed"))?,
+        sandbox_mode: named::<SandboxMode>(query, "sandbox_mode")?.unwrap_or_default(),
+        environment: Default::default(),
+        working_directory: None,
+        resource_limits: Default::default(),
+    };
+    rest::may_create(principal, &config)?;
+    Ok(config)
+}
+
+fn named<T: DeserializeOwned>(query: Query<'_>, name: &str) -> Result<Option<T>, Fault> {
+    let Some(text) = query.get(name)? else { return Ok(None) };
+    let decoded: Result<T, ValueError> = T::deserialize(StrDeserializer::new(&text));
+    decoded.map(Some).map_err(|error| Fault::field(name, error.to_string()))
+}
+
+/// The one token of the handshake.
+fn token<'a>(headers: &'a HeaderMap, offer: &'a Offer) -> Result<&'a str, AuthError> {
+    match (auth::bearer(headers)?, offer.token.as_deref()) {
+        (Some(_), Some(_)) => Err(AuthError::Ambiguous),
+        (Some(token), None) | (None, Some(token)) => Ok(token),
+        (None, None) => Err(AuthError::Missing),
+    }
+}
+
+/// Checks the headers of a handshake, as RFC 6455 has them in section 4.2.1.
+fn read_offer(headers: &HeaderMap) -> Result<Offer, Fault> {
+    if !lists(headers, CONNECTION).any(|it| it.eq_ignore_ascii_case("upgrade"))
+        || !lists(headers, UPGRADE).any(|it| it.eq_ignore_ascii_case("websocket"))
+    {
+        return Err(Fault::invalid(
+            "this path is for WebSockets: Connection: Upgrade and Upgrade: websocket are needed",
+        ));
+    }
+    if headers.get(SEC_WEBSOCKET_VERSION).map(HeaderValue::as_bytes) != Some(b"13") {
+        return Err(Fault::invalid("Sec-WebSocket-Version: 13 is needed"));
+    }
+    let mut keys = headers.get_all(SEC_WEBSOCKET_KEY).iter();
+    let key = match (keys.next(), keys.next()) {
+        (Some(key), None) if is_key(key.as_bytes()) => key.as_bytes(),
+        _ => return Err(Fault::invalid("one Sec-WebSocket-Key of 16 bytes in base64 is needed")),
+    };
+    if !lists(headers, SEC_WEBSOCKET_PROTOCOL).any(|it| it == SUBPROTOCOL) {
+        return Err(Fault::invalid(format!("the subprotocol {SUBPROTOCOL} must be offered")));
+    }
+    let mut tokens = lists(headers, SEC_WEBSOCKET_PROTOCOL).filter_map(|it| it.strip_prefix(BEARER_PREFIX));
+    let token = tokens.next().map(Into::into);
+    if tokens.next().is_some() {
+        return Err(AuthError::Ambiguous.into());
+    }
+    let accept = HeaderValue::from_str(&derive_accept_key(key)).map_err(|error| Fault::internal(&error))?;
+    Ok(Offer { accept, token })
+}
+
+/// The items of a header that is a list and may be there several times.
+fn lists(headers: &HeaderMap, name: HeaderName) -> impl Iterator<Item = &str> {
+    headers
+        .get_all(name)
+        .into_iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|it| it.split(','))
+        .map(str::trim)
+}
+
+/// 16 bytes in base64: 22 characters, of which the last carries 2 bits, and `==`.
+fn is_key(key: &[u8]) -> bool {
+    key.strip_suffix(b"==").is_some_and(|digits| {
+        digits.len() == 22
+            && digits.iter().all(|it| it.is_ascii_alphanumeric() || matches!(it, b'+' | b'/'))
+            && matches!(digits.last(), Some(b'A' | b'Q' | b'g' | b'w'))
+    })
+}
+
+fn switching(accept: HeaderValue) -> Answer {
+    let mut answer = respond::empty(StatusCode::SWITCHING_PROTOCOLS);
+    let headers = answer.headers_mut();
+    headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
+    headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
+    headers.insert(SEC_WEBSOCKET_ACCEPT, accept);
+    headers.insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(SUBPROTOCOL));
+    answer
+}
+
+/// The connection itself, free of the server that parsed its first request, and what that had read beyond it.
+fn raw(upgraded: hyper::upgrade::Upgraded) -> Result<(TcpStream, Bytes), String> {
+    match upgraded.downcast::<TokioIo<TcpStream>>() {
+        Ok(parts) => Ok((parts.io.into_inner(), parts.read_buf)),
+        Err(_) => Err("the connection is of another kind".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::header::AUTHORIZATION;
+
+    use super::*;
+
+    fn handshake(changes: &[(HeaderName, &str)]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for (name, value) in [
+            (CONNECTION, "keep-alive, Upgrade"),
+            (UPGRADE, "WebSocket"),
+            (SEC_WEBSOCKET_VERSION, "13"),
+            (SEC_WEBSOCKET_KEY, "dGhlIHNhbXBsZSBub25jZQ=="),
+            (SEC_WEBSOCKET_PROTOCOL, "repltool.v1"),
+        ] {
+            headers.insert(name, HeaderValue::from_static(value));
+        }
+        for (name, value) in changes {
+            headers.insert(name.clone(), value.parse().unwrap());
+        }
+        headers
+    }
+
+    #[test]
+    fn a_handshake_as_in_the_rfc_is_accepted() {
+        let offer = read_offer(&handshake(&[])).unwrap();
+        assert_eq!(offer, Offer { accept: HeaderValue::from_static("s3pPLMBiTxaQ9kYGzzhZRbK+xOo="), token: None });
+    }
+
+    #[test]
+    fn a_part_that_is_wrong_is_refused() {
+        for (name, value) in [
+            (CONNECTION, "keep-alive"),
+            (UPGRADE, "h2c"),
+            (SEC_WEBSOCKET_VERSION, "8"),
+            (SEC_WEBSOCKET_KEY, "dGhlIHNhbXBsZSBub25jZQ"),
+            (SEC_WEBSOCKET_KEY, "dGhlIHNhbXBsZSBub25jZR=="),
+            (SEC_WEBSOCKET_KEY, ""),
+            (SEC_WEBSOCKET_PROTOCOL, "repltool.v2, chat"),
+            (SEC_WEBSOCKET_PROTOCOL, "Repltool.V1"),
+        ] {
+            let fault = read_offer(&handshake(&[(name.clone(), value)])).unwrap_err();
+            assert_eq!(fault.status(), StatusCode::BAD_REQUEST, "{name}: {value}");
+        }
+        for name in [CONNECTION, UPGRADE, SEC_WEBSOCKET_VERSION, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_PROTOCOL] {
+            let mut headers = handshake(&[]);
+            headers.remove(&name);
+            assert!(read_offer(&headers).is_err(), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_token_is_in_one_of_two_places() {
+        let found = |changes: &[(HeaderName, &str)]| {
+            let headers = handshake(changes);
+            let offer = read_offer(&headers)?;
+            token(&headers, &offer).map(str::to_owned).map_err(Fault::from)
+        };
+        let protocol = (SEC_WEBSOCKET_PROTOCOL, "repltool.v1,bearer.a.b.c");
+        let header = (AUTHORIZATION, "Bearer a.b.c");
+        assert_eq!(found(std::slice::from_ref(&header)), Ok("a.b.c".into()));
+        assert_eq!(found(std::slice::from_ref(&protocol)), Ok("a.b.c".into()));
+        assert_eq!(found(&[]), Err(AuthError::Missing.into()));
+        assert_eq!(found(&[protocol, header]), Err(AuthError::Ambiguous.into()));
+        let twice = (SEC_WEBSOCKET_PROTOCOL, "bearer.a.b.c, repltool.v1, bearer.d.e.f");
+        assert_eq!(found(&[twice]), Err(AuthError::Ambiguous.into()));
+    }
+
+    #[test]
+    fn the_answer_has_the_subprotocol_alone() {
+        let answer = switching(HeaderValue::from_static("x"));
+        assert_eq!(answer.headers()[SEC_WEBSOCKET_PROTOCOL], "repltool.v1");
+    }
+
+    #[test]
+    fn a_new_session_is_described_in_the_query() {
+        let principal = |scope: &str| {
+            let secret = vec![1; 32];
+            let token = auth::sign(&secret, "ada", scope, std::time::Duration::from_secs(60)).unwrap();
+            let auth = auth::Auth::new(&secret, None, None, std::time::Duration::ZERO).unwrap();
+            auth.verify(&token).unwrap()
+        };
+        let status = |query: &str, scope: &str| match session_config(Query::new(Some(query)), &principal(scope)) {
+            Ok(_) => 200,
+            Err(fault) => fault.status().as_u16(),
+        };
+        assert_eq!(status("language=python", "tool:execute"), 200);
+        assert_eq!(status("language=python&sandbox_mode=relaxed", "sandbox:relaxed"), 200);
+        assert_eq!(status("language=python&sandbox_mode=relaxed", "tool:execute"), 403);
+        for query in [
+            "",
+            "language=ruby",
+            "language=bash",
+            "language=python&sandbox_mode=none",
+            "language=python&sandbox_mode=strict",
+        ] {
+            assert_eq!(status(query, "tool:execute"), 400, "{query}");
+        }
+    }
+}

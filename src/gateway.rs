@@ -1,0 +1,198 @@
+//! The gateway process: the only file that knows everyone in it. Gives up its privilege, builds the parts, serves,
+//! drains.
+//!
+//! The supervisor starts it as `repltool gateway` with the link as its standard input. It is not meant for people.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use rustix::event::{PollFd, PollFlags, poll};
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::config::Config;
+use crate::edge::auth::Auth;
+use crate::edge::{Edge, EdgeConfig};
+use crate::sandbox::confine;
+use crate::session::log::Tail;
+use crate::session::registry::Registry;
+use crate::store::Store;
+use crate::supervisor::handle::{Delivered, Notice, SupervisorHandle};
+use crate::supervisor::link::{self, LinkError, MAX_PACKET_BYTES, ToGateway, VERSION, Welcome};
+
+/// Notices of the supervisor that wait to be read.
+const NOTICES: usize = 64;
+/// Threads that serve connections; the work is short and never blocks for long.
+const MAX_WORKERS: usize = 8;
+
+/// Runs until the supervisor says drain, or is gone.
+pub fn run() -> ExitCode {
+    match prepare().and_then(|prepared| prepared.serve()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            tracing::error!("the gateway ends: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// A gateway that has given up its privilege and has started no thread yet.
+struct Prepared {
+    link: OwnedFd,
+    welcome: Box<Welcome>,
+    listener: OwnedFd,
+    root: PathBuf,
+}
+
+fn prepare() -> anyhow::Result<Prepared> {
+    let link = rustix::io::fcntl_dupfd_cloexec(std::io::stdin(), 3).context("the link is not on standard input")?;
+    let (welcome, listener) = receive_welcome(&link)?;
+    crate::telemetry::init(&welcome.config.log).context("the log cannot be installed")?;
+    let root = confine::gateway(&welcome.store.path, welcome.store.user).context("the gateway cannot be confined")?;
+    Ok(Prepared { link, welcome, listener, root })
+}
+
+/// The first message, before there is a runtime: giving up privilege counts for one thread only.
+fn receive_welcome(link: &OwnedFd) -> anyhow::Result<(Box<Welcome>, OwnedFd)> {
+    let mut buffer = vec![0; MAX_PACKET_BYTES];
+    loop {
+        poll(&mut [PollFd::new(link, PollFlags::IN)], None).context("the link cannot be read")?;
+        match link::receive(link.as_fd(), &mut buffer) {
+            Ok((ToGateway::Welcome(welcome), mut fds)) if welcome.version == VERSION => {
+                let listener = fds.pop().context("the listening socket is missing")?;
+                return Ok((welcome, listener));
+            }
+            Ok(_) => bail!("the supervisor speaks another version"),
+            Err(error) if link::would_block(&error) => {}
+            Err(error) => return Err(error).context("the link failed"),
+        }
+    }
+}
+
+impl Prepared {
+    fn serve(self) -> anyhow::Result<()> {
+        let workers = std::thread::available_parallelism().map_or(2, usize::from).min(MAX_WORKERS);
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(workers)
+            .enable_all()
+            .build()
+            .context("the runtime cannot be started")?;
+        runtime.block_on(self.serve_in_runtime())
+    }
+
+    async fn serve_in_runtime(self) -> anyhow::Result<()> {
+        let Self { link, welcome, listener, root } = self;
+        let config = &welcome.config;
+        let (notice, mut notices) = mpsc::channel(NOTICES);
+        let (supervisor, link) = SupervisorHandle::new(link::register(link)?, notice);
+        let tasks = TaskTracker::new();
+        let (lost, mut link_lost) = oneshot::channel();
+        tasks.spawn(async move { lost.send(link.await) });
+
+        let kernels = take_over(&mut notices).await?;
+        let store = Store::open(&root.join("store.sqlite")).context("the store cannot be opened")?;
+        let registry = Registry::new(config, &root, store.clone(), supervisor.clone())?;
+        let mark = RunMark::new(&root, &welcome.boot_id);
+        registry.take_up(kernels, mark.tail()).await.context("sessions cannot be taken up")?;
+        mark.begin().context("the store cannot be marked")?;
+
+        let edge = Edge::new(edge_config(config), auth(&welcome)?, registry.clone());
+        let drain = CancellationToken::new();
+        let serve = edge.serve(tcp_listener(listener)?, drain.clone());
+        supervisor.serving();
+        tokio::pin!(serve);
+        loop {
+            tokio::select! {
+                () = &mut serve => break,
+                error = &mut link_lost => match error {
+                    Ok(LinkError::Closed) | Err(_) => bail!("the supervisor is gone"),
+                    Ok(error) => return Err(error).context("the link failed"),
+                },
+                notice = notices.recv() => if let Some(Notice::Drain) = notice {
+                    registry.refuse();
+                    drain.cancel();
+                },
+            }
+        }
+        registry.drain().await;
+        store.close().await;
+        mark.end().context("the store cannot be marked")
+    }
+}
+
+/// Sandboxes that live on from before this gateway.
+async fn take_over(notices: &mut mpsc::Receiver<Notice>) -> anyhow::Result<Vec<Delivered>> {
+    let mut kernels = Vec::new();
+    loop {
+        match notices.recv().await {
+            Some(Notice::Handover(delivered)) => kernels.push(*delivered),
+            Some(Notice::HandoverDone) => return Ok(kernels),
+            Some(Notice::Drain) => bail!("drained before it began"),
+            None => bail!("the supervisor is gone"),
+        }
+    }
+}
+
+fn edge_config(config: &Config) -> EdgeConfig {
+    let open_files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
+    // A session holds up to ten descriptors; the rest is for connections.
+    let for_sessions = u64::try_from(config.sessions.max).unwrap_or(u64::MAX).saturating_mul(10);
+    let for_connections = open_files.saturating_sub(for_sessions).clamp(64, 100_000);
+    EdgeConfig {
+        allowed_hosts: Vec::new(),
+        allowed_origins: config.edge.allowed_origins.clone(),
+        header_timeout: Duration::from_secs(config.edge.header_timeout_s),
+        max_connections: usize::try_from(for_connections).unwrap_or(usize::MAX),
+        drain: Duration::from_secs(config.edge.drain_s),
+    }
+}
+
+fn auth(welcome: &Welcome) -> anyhow::Result<Auth> {
+    let settings = &welcome.config.auth;
+    Auth::new(welcome.signing_key.expose(), settings.issuer.clone(), settings.audience.clone(), Duration::from_secs(settings.leeway_s))
+        .context("tokens cannot be checked")
+}
+
+fn tcp_listener(listener: OwnedFd) -> std::io::Result<tokio::net::TcpListener> {
+    let listener = std::net::TcpListener::from(listener);
+    listener.set_nonblocking(true)?;
+    tokio::net::TcpListener::from_std(listener)
+}
+
+/// Tells whether the end of the logs can be trusted: it can unless the machine went down since they were written.
+struct RunMark {
+    path: PathBuf,
+    boot_id: String,
+}
+
+impl RunMark {
+    fn new(root: &Path, boot_id: &str) -> Self {
+        Self { path: root.join("running"), boot_id: boot_id.to_owned() }
+    }
+
+    /// A mark of this boot: only processes died, and Linux kept what they wrote. No mark: an orderly end.
+    fn tail(&self) -> Tail {
+        match std::fs::read_to_string(&self.path) {
+            Ok(boot_id) if boot_id == self.boot_id => Tail::Trusted,
+            Ok(_) => Tail::Doubtful,
+            Err(_) => Tail::Trusted,
+        }
+    }
+
+    fn begin(&self) -> std::io::Result<()> {
+        std::fs::write(&self.path, &self.boot_id)?;
+        std::fs::File::open(&self.path)?.sync_all()
+    }
+
+    /// Everything is written out before the mark goes.
+    fn end(&self) -> std::io::Result<()> {
+        if let Some(folder) = self.path.parent() {
+            rustix::fs::syncfs(std::fs::File::open(folder)?)?;
+        }
+        std::fs::remove_file(&self.path)
+    }
+}

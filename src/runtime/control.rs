@@ -1,0 +1,312 @@
+//! The control protocol between gateway and driver: framing and messages, no I/O.
+//!
+//! One SOCK_STREAM pair. A frame is eight ASCII digits, the length of its payload in bytes, and the payload, one JSON
+//! object. What a driver sends is untrusted: user code can write to its descriptor. A malformed frame costs that
+//! session its kernel and harms nobody else.
+//!
+//! Nothing half-sent ever reaches a driver: frames to it are at most [`MAX_TO_DRIVER`] and are sent whole into a
+//! socket buffer with room for them; longer code goes in parts, each answered before the next. What a driver sent and
+//! a dying gateway had half read is found again by a nonce: the answer to `hello` carries it, and what comes before
+//! that answer is dropped.
+
+use repltool_protocol::event::{Exception, RawJson};
+use serde::{Deserialize, Serialize};
+
+/// The longest payload to a driver.
+pub const MAX_TO_DRIVER: usize = 64 * 1024;
+/// The longest payload from a driver.
+pub const MAX_FROM_DRIVER: usize = 8 * 1024 * 1024;
+/// Digits of the length before a payload.
+pub const HEADER: usize = 8;
+/// Code is sent in one frame up to this many bytes; JSON can make six of one.
+pub const PART: usize = 8 * 1024;
+
+/// Gateway to driver.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "t", rename_all = "snake_case")]
+pub enum ToDriver<'a> {
+    /// Synchronise: answer with the nonce and repeat what was not acknowledged.
+    Hello {
+        /// 32 hex digits that nobody can guess.
+        nonce: &'a str,
+    },
+    /// A piece of the code of execution `n`.
+    Part {
+        /// The execution.
+        n: u64,
+        /// Its place, from 0.
+        i: usize,
+        /// The text.
+        s: &'a str,
+    },
+    /// Run it.
+    Exec {
+        /// Grows with each execution; one that is not larger than the last is a repeat and is ignored.
+        n: u64,
+        /// The execution count, for names of cells.
+        count: u64,
+        /// The code, if it was not sent in parts.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        code: Option<&'a str>,
+        /// How many parts were sent.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        parts: Option<usize>,
+        /// Messages up to this number are stored.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        ack: Option<u64>,
+    },
+}
+
+/// Driver to gateway.
+#[derive(Debug, PartialEq, Deserialize)]
+#[serde(tag = "t", rename_all = "snake_case")]
+pub enum FromDriver {
+    /// The interpreter has booted.
+    Ready {
+        /// Number among the messages that are repeated until acknowledged.
+        m: u64,
+        /// Version of the interpreter.
+        version: String,
+    },
+    /// Answers `part`.
+    Part {
+        /// The execution.
+        n: u64,
+        /// The part.
+        i: usize,
+    },
+    /// Answers `hello`.
+    Hello {
+        /// As it was sent.
+        nonce: String,
+        /// The last execution that has ended; 0 if none has.
+        last: u64,
+    },
+    /// An execution has ended.
+    Done(Box<Done>),
+}
+
+/// How an execution ended, as the driver tells it.
+#[derive(Debug, PartialEq, Deserialize)]
+pub struct Done {
+    /// Number among the messages that are repeated until acknowledged.
+    pub m: u64,
+    /// The execution.
+    pub n: u64,
+    /// Whether the program ran to its end without an error.
+    pub success: bool,
+    /// The value of a trailing expression.
+    #[serde(default = "RawJson::null")]
+    pub result: RawJson,
+    /// Its printed form.
+    #[serde(default)]
+    pub result_text: Option<String>,
+    /// The uncaught exception.
+    #[serde(default)]
+    pub exception: Option<Exception>,
+    /// Set by `sys.exit` and the like.
+    #[serde(default)]
+    pub exit_code: Option<i32>,
+    /// The result was cut.
+    #[serde(default)]
+    pub truncated: bool,
+    /// CLOCK_MONOTONIC at the end of the user's code, in nanoseconds.
+    pub end_ns: u64,
+}
+
+/// Why a driver is not believed any more.
+#[derive(Debug, thiserror::Error)]
+pub enum ControlError {
+    /// No length where one must be.
+    #[error("a control frame has no length")]
+    Header,
+    /// More than [`MAX_FROM_DRIVER`].
+    #[error("a control frame of {0} bytes is too long")]
+    TooLong(usize),
+    /// The payload is no message.
+    #[error("a control frame cannot be read")]
+    Malformed(#[source] serde_json::Error),
+    /// A message is larger than its values may be.
+    #[error("a control message breaks a size limit")]
+    Oversized,
+    /// A frame did not fit into the socket: the driver does not read.
+    #[error("the driver does not read its control socket")]
+    Stuck,
+    /// The socket failed.
+    #[error("the control socket failed")]
+    Io(#[source] std::io::Error),
+}
+
+/// A whole frame, header and payload.
+///
+/// # Errors
+/// [`ControlError::TooLong`] above [`MAX_TO_DRIVER`].
+pub fn encode(message: &ToDriver<'_>) -> Result<Vec<u8>, ControlError> {
+    let mut frame = vec![b'0'; HEADER];
+    serde_json::to_writer(&mut frame, message).map_err(ControlError::Malformed)?;
+    let length = frame.len() - HEADER;
+    if length > MAX_TO_DRIVER {
+        return Err(ControlError::TooLong(length));
+    }
+    frame[..HEADER].copy_from_slice(format!("{length:08}").as_bytes());
+    Ok(frame)
+}
+
+/// Collects bytes and gives whole messages.
+#[derive(Debug, Default)]
+pub struct Decoder {
+    buffer: Vec<u8>,
+    used: usize,
+    /// Set after a `hello`: everything before the answer with this nonce is dropped.
+    awaited: Option<String>,
+}
+
+impl Decoder {
+    /// Where the next bytes of the socket go.
+    pub fn fill(&mut self, bytes: &[u8]) {
+        if self.used > 0 {
+            self.buffer.drain(..self.used);
+            self.used = 0;
+        }
+        self.buffer.extend_from_slice(bytes);
+    }
+
+    /// Drops what comes before the answer to a `hello` with this nonce.
+    pub fn synchronise(&mut self, nonce: String) {
+        self.awaited = Some(nonce);
+    }
+
+    /// The next whole message, if there is one.
+    ///
+    /// # Errors
+    /// See [`ControlError`]; after one the stream means nothing any more.
+    pub fn next(&mut self) -> Result<Option<FromDriver>, ControlError> {
+        if self.awaited.is_some() && !self.find_answer() {
+            return Ok(None);
+        }
+        let rest = &self.buffer[self.used..];
+        let Some((header, payload)) = rest.split_at_checked(HEADER) else { return Ok(None) };
+        let length = parse_length(header)?;
+        let Some(payload) = payload.get(..length) else { return Ok(None) };
+        let message: FromDriver = serde_json::from_slice(payload).map_err(ControlError::Malformed)?;
+        self.used += HEADER + length;
+        check_sizes(&message)?;
+        Ok(Some(message))
+    }
+
+    fn find_answer(&mut self) -> bool {
+        let Some(nonce) = &self.awaited else { return true };
+        let mark = format!("{{\"t\":\"hello\",\"nonce\":\"{nonce}\"");
+        let rest = &self.buffer[self.used..];
+        match rest.windows(mark.len()).position(|window| window == mark.as_bytes()) {
+            Some(at) if at >= HEADER => {
+                self.used += at - HEADER;
+                self.awaited = None;
+                true
+            }
+            _ => {
+                // What cannot be the beginning of the answer is not kept.
+                self.used += rest.len().saturating_sub(mark.len() + HEADER);
+                false
+            }
+        }
+    }
+}
+
+fn parse_length(header: &[u8]) -> Result<usize, ControlError> {
+    if !header.iter().all(u8::is_ascii_digit) {
+        return Err(ControlError::Header);
+    }
+    let length = header.iter().fold(0, |sum, digit| sum * 10 + usize::from(digit - b'0'));
+    if length > MAX_FROM_DRIVER { Err(ControlError::TooLong(length)) } else { Ok(length) }
+}
+
+/// The caps of the contract, again: a driver is not to be trusted with them.
+fn check_sizes(message: &FromDriver) -> Result<(), ControlError> {
+    const TEXT: usize = 64 * 1024;
+    // The driver counts characters of a repr and bytes of a message; four bytes a character is the most.
+    const TEXT_BYTES: usize = 4 * TEXT;
+    const RESULT: usize = 1024 * 1024;
+    let FromDriver::Done(done) = message else { return Ok(()) };
+    let exception = done.exception.as_ref();
+    let traceback: usize = exception.map_or(0, |it| it.traceback.iter().map(|line| line.len() + 1).sum());
+    let fits = done.result.0.get().len() <= 2 * RESULT
+        && done.result_text.as_ref().is_none_or(|text| text.len() <= TEXT_BYTES)
+        && exception.is_none_or(|it| it.message.len() <= TEXT_BYTES && it.name.len() <= TEXT)
+        && traceback <= TEXT_BYTES;
+    if fits { Ok(()) } else { Err(ControlError::Oversized) }
+}
+
+/// Cuts code into pieces of at most [`PART`] bytes at characters.
+pub fn parts(code: &str) -> impl Iterator<Item = &str> {
+    let mut rest = code;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let (head, tail) = rest.split_at(rest.floor_char_boundary(PART));
+        rest = tail;
+        Some(head)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn frame(payload: &str) -> Vec<u8> {
+        format!("{:08}{payload}", payload.len()).into_bytes()
+    }
+
+    fn all(decoder: &mut Decoder, bytes: &[u8]) -> Result<Vec<FromDriver>, ControlError> {
+        decoder.fill(bytes);
+        let mut out = Vec::new();
+        while let Some(message) = decoder.next()? {
+            out.push(message);
+        }
+        Ok(out)
+    }
+
+    #[test]
+    fn a_new_gateway_finds_the_answer_behind_half_a_frame() {
+        let mut decoder = Decoder::default();
+        decoder.synchronise("ab".repeat(16));
+        let answer = format!("{{\"t\":\"hello\",\"nonce\":\"{}\",\"last\":3}}", "ab".repeat(16));
+        let mut bytes = b"tail of a frame\":null}00000030{\"t\":\"part\",\"n\":1".to_vec();
+        bytes.extend(frame(&answer));
+        bytes.extend(frame("{\"t\":\"part\",\"n\":4,\"i\":0}"));
+        let got = all(&mut decoder, &bytes).expect("decodes");
+        assert_eq!(got.len(), 2);
+        assert!(matches!(&got[0], FromDriver::Hello { last: 3, .. }));
+    }
+
+    #[test]
+    fn parts_join_to_the_code() {
+        let code = "é".repeat(PART);
+        assert!(parts(&code).all(|part| part.len() <= PART));
+        assert_eq!(parts(&code).collect::<String>(), code);
+    }
+
+    proptest! {
+        #[test]
+        fn frames_survive_any_split(cuts in prop::collection::vec(1usize..40, 0..20)) {
+            let one = frame("{\"t\":\"part\",\"n\":7,\"i\":2}");
+            let bytes = [one.clone(), one.clone(), one].concat();
+            let mut decoder = Decoder::default();
+            let mut got = Vec::new();
+            let mut rest = &bytes[..];
+            for cut in cuts.into_iter().chain(std::iter::once(usize::MAX)) {
+                let (head, tail) = rest.split_at(cut.min(rest.len()));
+                got.extend(all(&mut decoder, head).expect("decodes"));
+                rest = tail;
+            }
+            prop_assert_eq!(got.len(), 3);
+        }
+
+        #[test]
+        fn any_bytes_decode_or_fail(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _ = all(&mut Decoder::default(), &bytes);
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! The read end of an output pipe.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use repltool_protocol::event::StreamName;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+use crate::supervisor::link;
+
+/// A pipe that a program writes to. Once its end was read it is never ready again.
+#[derive(Debug)]
+pub(super) struct Pipe {
+    fd: AsyncFd<OwnedFd>,
+    open: bool,
+    grown: bool,
+}
+
+/// What a pipe is made as, and what it grows to when a reader finds it full.
+const SMALL: usize = 64 * 1024;
+const LARGE: usize = 1024 * 1024;
+
+impl Pipe {
+    pub(super) fn new(fd: OwnedFd) -> io::Result<Self> {
+        Ok(Self { fd: link::register(fd)?, open: true, grown: false })
+    }
+
+    /// Calls `take`, which answers `None` when there is nothing now, and notes that as well as the end.
+    pub(super) fn read<E>(
+        &mut self,
+        mut take: impl FnMut(BorrowedFd<'_>) -> Result<Option<usize>, E>,
+    ) -> Result<Option<usize>, E> {
+        let mut failed = None;
+        let took = self.fd.try_io(Interest::READABLE, |fd| match take(fd.as_fd()) {
+            Ok(Some(took)) => Ok(Some(took)),
+            Ok(None) => Err(io::ErrorKind::WouldBlock.into()),
+            Err(error) => {
+                failed = Some(error);
+                Ok(None)
+            }
+        });
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        let took = took.unwrap_or(None);
+        match took {
+            Some(0) => self.open = false,
+            Some(full) if full >= SMALL && !self.grown => self.grow(),
+            _ => {}
+        }
+        Ok(took)
+    }
+
+    /// A writer that fills the pipe is served in larger steps. Where the user's share of pipe memory is used up,
+    /// F_SETPIPE_SZ fails and the pipe stays as it is.
+    fn grow(&mut self) {
+        self.grown = true;
+        let _ = rustix::pipe::fcntl_setpipe_size(self.fd.get_ref(), LARGE);
+    }
+
+    pub(super) fn pending(&self) -> usize {
+        let bytes = rustix::io::ioctl_fionread(self.fd.get_ref()).unwrap_or(0);
+        usize::try_from(bytes).unwrap_or(usize::MAX)
+    }
+
+    pub(super) fn discard(&mut self) -> usize {
+        let mut buffer = [0; 16 * 1024];
+        let mut total = 0;
+        // At most what a full pipe holds: a program that writes for ever must not keep us here.
+        while total < LARGE {
+            let took = self.read(|pipe| match rustix::io::read(pipe, &mut buffer) {
+                Ok(got) => Ok(Some(got)),
+                Err(rustix::io::Errno::AGAIN) => Ok(None),
+                Err(error) => Err(error),
+            });
+            match took {
+                Ok(Some(got)) if got > 0 => total += got,
+                Ok(_) => break,
+                Err(_) => {
+                    self.open = false;
+                    break;
+                }
+            }
+        }
+        total
+    }
+
+    async fn readable(&self) {
+        if !self.open || self.fd.readable().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+/// Waits until one of the two can be read; neither is preferred. Cancel-safe.
+pub(super) async fn readable(stdout: &Pipe, stderr: &Pipe) -> StreamName {
+    tokio::select! {
+        () = stdout.readable() => StreamName::Stdout,
+        () = stderr.readable() => StreamName::Stderr,
+    }
+}

@@ -1,0 +1,215 @@
+"""Runs executions in the namespace of a session, which is its module `__main__`.
+
+    compile ── run ── value as text ── flush        An exception ends this anywhere; then it is made
+    └───── may be interrupted throughout ──┘        text in the same way, since that too runs user code.
+"""
+
+import __future__
+import builtins
+import sys
+from _ast import Expr, Expression, PyCF_ALLOW_TOP_LEVEL_AWAIT, PyCF_ONLY_AST
+from _sitebuiltins import _Helper
+from posix import _exit, dup2, fstat, getpid, register_at_fork
+from time import monotonic_ns
+
+streams = load("streams")
+report = load("report")
+quote = load("jsontext").quote
+
+CO_COROUTINE = 0x80
+NO_VALUE = "null", None, False
+RESERVE = 4 << 20  # for the report of a program that has used up all memory; untouched pages cost nothing
+FUTURES = 0
+for _name in __future__.all_feature_names:
+    FUTURES |= getattr(__future__, _name).compiler_flag
+
+
+class Interpreter:
+    """`spares` maps the descriptors 1 and 2 to copies of them, from which they are restored."""
+
+    def __init__(self, spares, control):
+        self._process = getpid()
+        self._reserve = bytearray(RESERVE)
+        self._spares = spares
+        self._streams = dict(zip(("stdout", "stderr"), streams.install()))
+        self._loop = load("awaiting").Loop()
+        self._shield = load("shield").Shield(control.note_interrupt, self._loop.take_interrupt)
+        self._take_interrupt = control.take_interrupt
+        self._futures = 0
+        main = sys.modules["__main__"] = type(sys)("__main__")
+        main.__builtins__ = builtins
+        self._namespace = vars(main)
+        _offer_what_site_would()
+        register_at_fork(after_in_child=control.leave)
+
+    def run(self, code, count):
+        """Runs an execution. Returns the fields of its `done` message, as JSON without the braces."""
+        self._restore_descriptors()
+        value, error = self._shield.run(self._evaluate, code, f"<cell {count}>")
+        try:
+            exit_code = exception = None
+            if error is not None:
+                exit_code, exception = self._tell(error)
+                value = None
+            end_ns = monotonic_ns()
+            if getpid() != self._process:
+                _leave_child(exit_code, exception)
+            return _fields(value or NO_VALUE, exit_code, exception, end_ns)
+        finally:
+            error = None  # else its traceback would hold this frame, and the frame the exception
+
+    def _tell(self, error):
+        """Returns (exit code or None, the exception as `report.exception_parts` or None for a clean exit)."""
+        if isinstance(error, MemoryError):
+            self._reserve = None
+        if isinstance(error, KeyboardInterrupt):
+            self._loop.recover()
+        told, trouble = self._shield.run(self._conclude, error)
+        if told is None:
+            self._reserve = None
+            told = None, report.plain_exception_parts(error, trouble)
+        return told
+
+    def prepare(self):
+        """Makes ready, while nothing waits, what the next execution needs."""
+        report.warm_up()
+        if self._reserve is None:
+            try:
+                self._reserve = bytearray(RESERVE)
+            except MemoryError:
+                pass  # the program holds all there is, and has what the reserve was to free something
+
+    def no_memory(self):
+        """The fields of a `done` message, when there was no memory for the true ones."""
+        self._reserve = None
+        text = "no memory for the report"
+        return _fields(NO_VALUE, None, ("MemoryError", text, [f"MemoryError: {text}"], True), monotonic_ns())
+
+    def _evaluate(self, code, name):
+        """Runs the code; returns its value as `report.value_fields`."""
+        if self._take_interrupt():
+            raise KeyboardInterrupt
+        self._restore_streams()
+        self._namespace.pop("__warningregistry__", None)  # a warning is shown once an execution, not once a session
+        report.remember_source(name, code)
+        steps = self._compile(code, name)
+        if any(step.co_flags & CO_COROUTINE for step in steps):
+            value = self._loop.run(self._await_steps(steps))
+        else:
+            value = None
+            for step in steps:
+                value = eval(step, self._namespace)
+        if value is not None:
+            builtins._ = value
+        fields = report.value_fields(value)
+        _flush()
+        return fields
+
+    def _compile(self, code, name):
+        """Returns the code objects of the statements and of a trailing expression, as far as there are any."""
+        steps = []
+        flags = PyCF_ALLOW_TOP_LEVEL_AWAIT | self._futures
+        tree = compile(code, name, "exec", flags | PyCF_ONLY_AST, dont_inherit=True)
+        tail = tree.body.pop() if tree.body and type(tree.body[-1]) is Expr else None
+        if tree.body:
+            steps.append(compile(tree, name, "exec", flags, dont_inherit=True))
+            flags |= steps[0].co_flags & FUTURES
+        if tail is not None:
+            steps.append(compile(Expression(tail.value), name, "eval", flags, dont_inherit=True))
+        self._futures = flags & FUTURES
+        return steps
+
+    async def _await_steps(self, steps):
+        value = None
+        for step in steps:
+            value = eval(step, self._namespace)
+            if step.co_flags & CO_COROUTINE:
+                value = await value
+        return value
+
+    def _conclude(self, error):
+        exit_code = _exit_code(error) if isinstance(error, SystemExit) else None
+        _flush()
+        return exit_code, None if exit_code == 0 else report.exception_parts(error)
+
+    def _restore_streams(self):
+        for name, stream in self._streams.items():
+            current = getattr(sys, name, None)
+            if current is None or getattr(current, "closed", False):
+                setattr(sys, name, stream)
+
+    def _restore_descriptors(self):
+        """A program may have closed 1 or 2, so that the next file it opened took the number."""
+        for number, spare in self._spares.items():
+            try:
+                if not _same_file(number, spare):
+                    dup2(spare, number)
+            except OSError:
+                pass  # the spare is gone as well
+
+
+
+
+def _fields(value, exit_code, exception, end_ns):
+    result, text, truncated = value
+    told = "null"
+    if exception is not None:
+        told = report.exception_json(*exception[:3])
+        truncated = truncated or exception[3]
+    return (
+        f'"success":{"true" if exception is None else "false"},"result":{result},'
+        f'"result_text":{"null" if text is None else quote(text)},"exception":{told},'
+        f'"exit_code":{"null" if exit_code is None else exit_code},'
+        f'"truncated":{"true" if truncated else "false"},"end_ns":{end_ns}'
+    )
+
+
+def _exit_code(error):
+    """The status that `SystemExit` asks for. As in Python, what is no number is printed and means 1."""
+    code = error.code
+    if code is None:
+        return 0
+    if isinstance(code, int):
+        return code & 0xFF
+    print(code, file=sys.stderr)
+    return 1
+
+
+def _flush():
+    """Flushes streams that the user put in our place, and the C library's if the program calls into it."""
+    for name in ("stdout", "stderr"):
+        try:
+            getattr(sys, name).flush()
+        except Exception:
+            pass
+    if "ctypes" in sys.modules:
+        try:
+            sys.modules["ctypes"].CDLL(None).fflush(None)
+        except Exception:
+            pass
+
+
+def _leave_child(exit_code, exception):
+    """Ends a child made by fork that has come to the end of the code: what follows is the parent's."""
+    if exception is not None and exit_code is None:
+        streams.write_whole(2, "\n".join([*exception[2], ""]).encode("utf-8", "backslashreplace"))
+        exit_code = 1
+    _exit(exit_code or 0)
+
+
+def _same_file(one, other):
+    other = fstat(other)
+    try:
+        one = fstat(one)
+    except OSError:
+        return False
+    return one.st_ino == other.st_ino and one.st_dev == other.st_dev
+
+
+def _offer_what_site_would():
+    def leave(code=None):
+        """Ends the execution, not the session."""
+        raise SystemExit(code)
+
+    builtins.exit = builtins.quit = leave
+    builtins.help = _Helper()

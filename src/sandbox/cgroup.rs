@@ -1,0 +1,389 @@
+//! One cgroup per sandbox: a ceiling for memory and processes, an account of what was used, and a switch that kills
+//! everything inside at once.
+//!
+//! ```text
+//! the server's own cgroup
+//! └─ repltool-<pid>       one per server; swept by the next server when that pid is dead
+//!    ├─ _server           the server itself, only where cgroup v2 forbids processes beside enabled controllers
+//!    └─ <name>            one per sandbox, never used twice: after a kill new arrivals could be killed at birth
+//! ```
+//!
+//! v1 keeps such a tree in each of its hierarchies, v2 has a single one. Where no tree is writable there is no group at
+//! all, and the caller falls back to rlimits and a watchdog. The module knows neither sessions nor why a group is killed.
+
+mod discover;
+mod sweep;
+mod v1;
+mod v2;
+
+use std::{
+    fs::{self, File},
+    io,
+    os::unix::fs::FileExt,
+    path::{Path, PathBuf},
+    sync::OnceLock,
+    time::Duration,
+};
+
+pub use v1::V1;
+pub use v2::V2;
+
+/// The ceilings of one sandbox.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Memory and swap together, in bytes. Pages of a private tmpfs and of memfds count too.
+    pub memory_bytes: u64,
+    /// Processes and threads together.
+    pub max_processes: u32,
+}
+
+/// Why a sandbox got no cgroup.
+#[derive(Debug, thiserror::Error)]
+pub enum CgroupError {
+    /// Nothing is writable here: run without, or start the server where cgroups are delegated to it.
+    #[error("no cgroup is writable for this server")]
+    Unavailable,
+    /// The name is not 1 to 64 characters of `[A-Za-z0-9-]`; a fault of the caller.
+    #[error("{0:?} cannot name a cgroup")]
+    Name(String),
+    /// The folder could not be made; also when the name was used before.
+    #[error("cgroup {} could not be made", path.display())]
+    Create {
+        /// The folder.
+        path: PathBuf,
+        /// What Linux said.
+        source: io::Error,
+    },
+    /// A limit was not accepted.
+    #[error("cgroup limit {} could not be set", path.display())]
+    Limit {
+        /// The file of the limit.
+        path: PathBuf,
+        /// What Linux said.
+        source: io::Error,
+    },
+    /// The process could not be moved in; most often because it is gone already.
+    #[error("process {pid} could not be moved into cgroup {}", path.display())]
+    Attach {
+        /// The process.
+        pid: i32,
+        /// The folder.
+        path: PathBuf,
+        /// What Linux said.
+        source: io::Error,
+    },
+}
+
+/// What v1 and v2 do each in its own way.
+trait Layout {
+    fn has_memory(&self) -> bool;
+    fn create(&self, name: &str, limits: &Limits) -> Result<Group, CgroupError>;
+    fn sweep(&self);
+    fn shutdown(&self);
+}
+
+/// What this host offers to this process; found once at start.
+#[derive(Debug)]
+pub enum Host {
+    /// The old hierarchies, one for each controller, perhaps with the new one beside them for the kill switch.
+    V1(V1),
+    /// The single new hierarchy.
+    V2(V2),
+    /// No cgroup is writable.
+    None,
+}
+
+impl Host {
+    /// Finds the server's own cgroup and makes the folder `repltool-<pid>` in it, which is the only honest test of
+    /// being allowed to. On v2 the server may have to move itself into a leaf for that. One process holds at most one
+    /// `Host` at a time.
+    pub fn discover() -> Host {
+        // An unreadable file is like an empty one: nothing is found, and the answer is `None`.
+        let cgroups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+        let own = discover::own_folders(&cgroups, &mounts);
+        match own.unified {
+            Some(base) if own.memory.is_none() => V2::open(&base, std::process::id()).map_or(Host::None, Host::V2),
+            _ => V1::open(&own, std::process::id()).map_or(Host::None, Host::V1),
+        }
+    }
+
+    /// Removes what dead servers left behind, and kills what still runs in it. Blocks for the death of those
+    /// processes, at most about a second for each dead server. Call it at start, before the first `create`:
+    /// groups in the folder of this very pid are taken for those of a dead namesake.
+    pub fn sweep(&self) {
+        if let Some(layout) = self.layout() {
+            layout.sweep();
+        }
+    }
+
+    /// Makes the group of one sandbox, with its limits, still empty. `name` is 1 to 64 characters of `[A-Za-z0-9-]`,
+    /// unique for the life of the server.
+    ///
+    /// # Errors
+    /// Any [`CgroupError`] but `Attach`; nothing is left behind then.
+    pub fn create(&self, name: &str, limits: &Limits) -> Result<Group, CgroupError> {
+        let valid = (1..=64).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
+        if !valid {
+            return Err(CgroupError::Name(name.to_owned()));
+        }
+        self.layout().ok_or(CgroupError::Unavailable)?.create(name, limits)
+    }
+
+    /// Tells whether groups hold memory to its limit; if not, rlimits and a watchdog have to.
+    pub fn has_memory(&self) -> bool {
+        self.layout().is_some_and(Layout::has_memory)
+    }
+
+    /// Removes the server's own folder and undoes what `discover` changed, as far as no sandbox is left in it.
+    /// Best effort: what stays is swept by the next server.
+    pub fn shutdown(&self) {
+        if let Some(layout) = self.layout() {
+            layout.shutdown();
+        }
+    }
+
+    fn layout(&self) -> Option<&dyn Layout> {
+        match self {
+            Host::V1(layout) => Some(layout),
+            Host::V2(layout) => Some(layout),
+            Host::None => None,
+        }
+    }
+}
+
+/// What a group has used since it was made; `None` where the host does not count it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Usage {
+    /// CPU time of all processes, living and dead. Zero if the host does not count it.
+    pub cpu: Duration,
+    /// Bytes in use now.
+    pub memory_current: Option<u64>,
+    /// The most bytes that were ever in use at once.
+    pub memory_peak: Option<u64>,
+    /// Processes killed because the memory limit was reached.
+    pub oom_kills: Option<u64>,
+}
+
+/// The cgroup of one sandbox. Dropping it removes what is empty by then; call `remove` until it says true.
+#[derive(Debug)]
+pub struct Group {
+    folders: Vec<PathBuf>,
+    kill: Option<PathBuf>,
+    meters: Meters,
+}
+
+#[derive(Debug, Default)]
+struct Meters {
+    cpu: Option<CpuMeter>,
+    memory_current: Option<Meter>,
+    memory_peak: Option<Meter>,
+    oom: Option<Meter>,
+}
+
+#[derive(Debug)]
+enum CpuMeter {
+    /// v1 `cpuacct.usage`: one number of nanoseconds.
+    Account(Meter),
+    /// v2 `cpu.stat`: its field `usage_usec`, in microseconds.
+    Stat(Meter),
+}
+
+/// A file with numbers, kept open from the first reading on: opening costs twenty times as much as reading.
+#[derive(Debug)]
+struct Meter {
+    path: PathBuf,
+    file: OnceLock<File>,
+}
+
+impl Group {
+    fn new() -> Group {
+        Group { folders: Vec::new(), kill: None, meters: Meters::default() }
+    }
+
+    /// Makes one more folder that belongs to the group; `Drop` removes it if a later step fails.
+    fn add(&mut self, folder: PathBuf) -> Result<(), CgroupError> {
+        fs::create_dir(&folder).map_err(|source| CgroupError::Create { path: folder.clone(), source })?;
+        self.folders.push(folder);
+        Ok(())
+    }
+
+    /// Moves a process, with all its threads but without its children, into the group.
+    ///
+    /// # Errors
+    /// `Attach`; the process may then sit in some hierarchies and not in others, so kill it.
+    pub fn attach(&self, pid: i32) -> Result<(), CgroupError> {
+        let attach_error = |path: &Path, source| CgroupError::Attach { pid, path: path.to_owned(), source };
+        if pid <= 0 {
+            // Zero would move the writer itself.
+            return Err(attach_error(Path::new(""), io::ErrorKind::InvalidInput.into()));
+        }
+        for folder in &self.folders {
+            fs::write(folder.join("cgroup.procs"), pid.to_string()).map_err(|source| attach_error(folder, source))?;
+        }
+        Ok(())
+    }
+
+    /// Kills every process in the group at once. True if the switch was thrown; false if the host has none, and the
+    /// caller has to kill pid 1 of the sandbox instead. Death follows within milliseconds, not before the return.
+    pub fn kill(&self) -> bool {
+        self.kill.as_ref().is_some_and(|file| fs::write(file, "1").is_ok())
+    }
+
+    /// Reads the account. The first reading opens up to four files, which stay open with the group; later ones cost a few
+    /// microseconds.
+    pub fn usage(&self) -> Usage {
+        let meters = &self.meters;
+        Usage {
+            cpu: meters.cpu.as_ref().and_then(CpuMeter::read).unwrap_or_default(),
+            memory_current: meters.memory_current.as_ref().and_then(Meter::number),
+            memory_peak: meters.memory_peak.as_ref().and_then(Meter::number),
+            oom_kills: meters.oom.as_ref().and_then(|meter| meter.field("oom_kill")),
+        }
+    }
+
+    /// Opens the counters of CPU time and of the memory peak for somebody else to read: the first is `cpuacct.usage` or
+    /// `cpu.stat`, the second, where memory is counted, starts anew when something is written to it.
+    ///
+    /// # Errors
+    /// Those of open(2).
+    pub fn open_meters(&self) -> io::Result<Vec<File>> {
+        let mut files = Vec::new();
+        if let Some(CpuMeter::Account(meter) | CpuMeter::Stat(meter)) = &self.meters.cpu {
+            files.push(File::open(&meter.path)?);
+            if let Some(peak) = &self.meters.memory_peak {
+                files.push(File::options().read(true).write(true).open(&peak.path)?);
+            }
+        }
+        Ok(files)
+    }
+
+    /// Removes the group's folders. True once all are gone; false while a process still dies in one: call it again.
+    pub fn remove(&mut self) -> bool {
+        self.folders.retain(|folder| !is_gone(folder));
+        self.folders.is_empty()
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        self.remove();
+    }
+}
+
+impl CpuMeter {
+    fn read(&self) -> Option<Duration> {
+        match self {
+            CpuMeter::Account(meter) => meter.number().map(Duration::from_nanos),
+            CpuMeter::Stat(meter) => meter.field("usage_usec").map(Duration::from_micros),
+        }
+    }
+}
+
+impl Meter {
+    fn new(path: PathBuf) -> Meter {
+        Meter { path, file: OnceLock::new() }
+    }
+
+    fn number(&self) -> Option<u64> {
+        self.read(|text| text.trim().parse().ok())
+    }
+
+    fn field(&self, key: &str) -> Option<u64> {
+        self.read(|text| text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' ')?.trim().parse().ok()))
+    }
+
+    /// Reads the beginning, in which all that is asked for stands.
+    fn read(&self, parse: impl FnOnce(&str) -> Option<u64>) -> Option<u64> {
+        let file = match self.file.get() {
+            Some(file) => file,
+            None => {
+                let opened = File::open(&self.path).ok()?;
+                self.file.get_or_init(|| opened)
+            }
+        };
+        let mut buffer = [0; 512];
+        let count = file.read_at(&mut buffer, 0).ok()?;
+        parse(std::str::from_utf8(&buffer[..count]).ok()?)
+    }
+}
+
+/// The name of a server's folder, and the way back.
+fn server_folder(pid: u32) -> String {
+    format!("{SERVER_PREFIX}{pid}")
+}
+
+fn server_of(folder: &str) -> Option<u32> {
+    folder.strip_prefix(SERVER_PREFIX)?.parse().ok()
+}
+
+const SERVER_PREFIX: &str = "repltool-";
+/// The leaf that the server itself sits in; no sandbox can have this name, because of the underscore.
+const SERVER_LEAF: &str = "_server";
+
+fn make_folder(folder: &Path) -> io::Result<()> {
+    match fs::create_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        other => other,
+    }
+}
+
+fn is_gone(folder: &Path) -> bool {
+    fs::remove_dir(folder).map_or_else(|error| error.kind() == io::ErrorKind::NotFound, |()| true)
+}
+
+/// Removes a server's folder with the empty groups in it, as far as they are empty.
+fn remove_server(folder: &Path) -> bool {
+    for group in sub_folders(folder) {
+        is_gone(&group);
+    }
+    is_gone(folder)
+}
+
+fn sub_folders(folder: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
+    entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())).map(|e| e.path()).collect()
+}
+
+fn set(file: PathBuf, value: impl ToString) -> Result<(), CgroupError> {
+    fs::write(&file, value.to_string()).map_err(|source| CgroupError::Limit { path: file, source })
+}
+
+/// Sets a limit that some kernels are built without, such as those for swap.
+fn set_if_present(file: PathBuf, value: impl ToString) -> Result<(), CgroupError> {
+    match set(file.clone(), value) {
+        Err(_) if !file.exists() => Ok(()),
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_could_leave_the_folder_are_refused() {
+        let limits = Limits { memory_bytes: 1 << 20, max_processes: 1 };
+        for name in ["", ".", "..", "a/b", "_server", "a b", &"x".repeat(65)] {
+            assert!(matches!(Host::None.create(name, &limits), Err(CgroupError::Name(_))), "{name:?}");
+        }
+        assert!(matches!(Host::None.create("ok-1", &limits), Err(CgroupError::Unavailable)));
+    }
+
+    #[test]
+    fn fields_are_found_by_their_whole_name() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let file = folder.path().join("memory.events");
+        fs::write(&file, "oom_kill_disable 0\noom 7\noom_kill 3\n").expect("written");
+        let meter = Meter::new(file);
+        assert_eq!(meter.field("oom_kill"), Some(3));
+        assert_eq!(meter.field("missing"), None);
+    }
+
+    #[test]
+    fn only_a_servers_own_folders_are_recognised() {
+        assert_eq!(server_of(&server_folder(17)), Some(17));
+        assert_eq!(server_of("repltool-17x"), None);
+        assert_eq!(server_of("other-17"), None);
+    }
+}

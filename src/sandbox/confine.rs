@@ -1,0 +1,219 @@
+//! The gateway's own cage: what a process that faces the network keeps of the host is one directory.
+//!
+//! Called once, at the start of the gateway process, before there is a second thread: each of these steps counts for
+//! the calling thread and those that come from it.
+//!
+//! ```text
+//!   ordinary user: user namespace of its own     root: none needed
+//!   mount namespace ─▶ empty root, store at /data ─▶ own uid, no groups ─▶ death signal
+//!   ─▶ no capabilities, no_new_privs ─▶ Landlock: /data and nothing else, no TCP connect ─▶ seccomp
+//! ```
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use landlock::{
+    ABI, Access as _, AccessFs, AccessNet, CompatLevel, Compatible as _, PathBeneath, PathFd, Ruleset,
+    RulesetAttr as _, RulesetCreatedAttr as _, Scope,
+};
+use libseccomp::{ScmpAction, ScmpFilterContext, ScmpSyscall};
+use rustix::fs::{CWD, Gid, Uid};
+use rustix::mount::{
+    MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags, mount, mount_change, mount_remount,
+    move_mount, open_tree, unmount,
+};
+use rustix::process::{Signal, pivot_root, set_parent_process_death_signal};
+use rustix::thread::{
+    CapabilitySet, UnshareFlags, clear_ambient_capability_set, remove_capability_from_bounding_set, set_no_new_privs,
+    set_thread_groups, set_thread_res_gid, set_thread_res_uid,
+};
+
+use super::{enter, plan, sys};
+
+/// Where the store is, once the gateway is confined.
+const INSIDE: &str = "/data";
+
+/// Why the gateway could not be confined. It does not start then.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfineError {
+    /// A system call failed.
+    #[error("cannot {step}")]
+    Step {
+        /// Which step.
+        step: &'static str,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// Landlock refused the rules.
+    #[error("landlock cannot be applied")]
+    Landlock(#[from] landlock::RulesetError),
+    /// Landlock could not be given the store.
+    #[error("landlock cannot be given the store")]
+    Path(#[from] landlock::PathFdError),
+    /// The filter could not be compiled.
+    #[error("the system call filter cannot be compiled")]
+    Filter(#[from] libseccomp::error::SeccompError),
+    /// The filter could not be read back.
+    #[error("the system call filter cannot be exported")]
+    Export(#[from] super::PlanError),
+}
+
+fn step<E: Into<io::Error>>(step: &'static str) -> impl FnOnce(E) -> ConfineError {
+    move |source| ConfineError::Step { step, source: source.into() }
+}
+
+/// Confines this process to the store and gives up all privilege. Returns the path of the store from now on.
+///
+/// # Errors
+/// See [`ConfineError`]; the process is then in no state to go on.
+pub fn gateway(store: &Path, user: Option<u32>) -> Result<PathBuf, ConfineError> {
+    match user {
+        Some(_) => sys::unshare(UnshareFlags::NEWNS).map_err(step("enter a mount namespace"))?,
+        None => super::enter_outer_namespace().map_err(step("enter a user namespace"))?,
+    }
+    enter_root(store)?;
+    if let Some(id) = user {
+        set_thread_groups(&[]).map_err(step("drop groups"))?;
+        let (uid, gid) = (Uid::from_raw(id), Gid::from_raw(id));
+        set_thread_res_gid(gid, gid, gid).map_err(step("change the group"))?;
+        set_thread_res_uid(uid, uid, uid).map_err(step("change the user"))?;
+    }
+    // The link on standard input ends with the supervisor, too: one that died before this call is not missed.
+    set_parent_process_death_signal(Some(Signal::KILL)).map_err(step("ask for a death signal"))?;
+    drop_capabilities()?;
+    restrict_paths()?;
+    restrict_calls()?;
+    Ok(INSIDE.into())
+}
+
+fn enter_root(store: &Path) -> Result<(), ConfineError> {
+    mount_change("/", MountPropagationFlags::REC | MountPropagationFlags::PRIVATE)
+        .map_err(step("make mounts private"))?;
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;
+    let tree = open_tree(CWD, store, flags).map_err(step("open the store"))?;
+    let inert = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    // The new root covers the store's own place; its content is held by `tree`.
+    mount("tmpfs", store, "tmpfs", inert, Some(c"size=64k,nr_inodes=8,mode=0755"))
+        .map_err(step("mount an empty root"))?;
+    let data = store.join(INSIDE.trim_start_matches('/'));
+    std::fs::create_dir(&data).map_err(step("make a place for the store"))?;
+    move_mount(&tree, "", CWD, &data, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH).map_err(step("mount the store"))?;
+    std::env::set_current_dir(store).map_err(step("go to the empty root"))?;
+    pivot_root(".", ".").map_err(step("change the root"))?;
+    unmount(".", UnmountFlags::DETACH).map_err(step("leave the old root"))?;
+    std::env::set_current_dir("/").map_err(step("go to the empty root"))?;
+    mount_remount("/", inert | MountFlags::RDONLY, "").map_err(step("make the root read-only"))
+}
+
+fn drop_capabilities() -> Result<(), ConfineError> {
+    clear_ambient_capability_set().map_err(step("drop ambient capabilities"))?;
+    for capability in CapabilitySet::all().iter() {
+        match remove_capability_from_bounding_set(capability) {
+            // Without CAP_SETPCAP there is nothing to lose, and a kernel may not know the newest ones.
+            Ok(()) | Err(rustix::io::Errno::PERM | rustix::io::Errno::INVAL) => {}
+            Err(error) => return Err(step("drop capabilities")(error)),
+        }
+    }
+    enter::keep_capabilities(CapabilitySet::empty()).map_err(step("drop capabilities"))?;
+    set_no_new_privs(true).map_err(step("set no_new_privs"))
+}
+
+fn restrict_paths() -> Result<(), ConfineError> {
+    let abi = ABI::from(sys::landlock_version());
+    let mut rules =
+        Ruleset::default().set_compatibility(CompatLevel::HardRequirement).handle_access(AccessFs::from_all(abi))?;
+    if abi >= ABI::V4 {
+        rules = rules.handle_access(AccessNet::from_all(abi))?;
+    }
+    if abi >= ABI::V6 {
+        rules = rules.scope(Scope::from_all(abi))?;
+    }
+    let barred = AccessFs::Execute | AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::MakeSock | AccessFs::MakeFifo;
+    let rights = AccessFs::from_all(abi) & !barred;
+    rules.create()?.add_rule(PathBeneath::new(PathFd::new(INSIDE)?, rights))?.restrict_self()?;
+    Ok(())
+}
+
+/// What would let a taken-over gateway reach further than its store and its sockets. A deny list behind Landlock, the
+/// empty root and the missing capabilities: an allow list would have to know what the runtime and SQLite may need.
+const REFUSED: &[&str] = &[
+    "execve",
+    "execveat",
+    "fork",
+    "vfork",
+    "ptrace",
+    "process_vm_readv",
+    "process_vm_writev",
+    "kcmp",
+    "pidfd_getfd",
+    "mount",
+    "umount2",
+    "pivot_root",
+    "chroot",
+    "unshare",
+    "setns",
+    "fsopen",
+    "fsmount",
+    "move_mount",
+    "open_tree",
+    "bpf",
+    "perf_event_open",
+    "userfaultfd",
+    "io_uring_setup",
+    "io_uring_enter",
+    "io_uring_register",
+    "keyctl",
+    "add_key",
+    "request_key",
+    "init_module",
+    "finit_module",
+    "delete_module",
+    "kexec_load",
+    "kexec_file_load",
+    "open_by_handle_at",
+    "name_to_handle_at",
+    "personality",
+    "quotactl",
+    "reboot",
+    "swapon",
+    "swapoff",
+    "acct",
+    "settimeofday",
+    "clock_settime",
+    "adjtimex",
+    "sethostname",
+    "setdomainname",
+    "iopl",
+    "ioperm",
+    "modify_ldt",
+    "kill",
+    "tkill",
+    "mknod",
+    "mknodat",
+    "setuid",
+    "setgid",
+    "setreuid",
+    "setregid",
+    "setresuid",
+    "setresgid",
+    "setgroups",
+    "capset",
+];
+
+fn restrict_calls() -> Result<(), ConfineError> {
+    let mut filter = ScmpFilterContext::new(ScmpAction::Allow)?;
+    filter.set_act_badarch(ScmpAction::KillProcess)?;
+    for name in REFUSED {
+        if let Ok(call) = ScmpSyscall::from_name(name) {
+            match filter.add_rule(ScmpAction::Errno(libc::EPERM), call) {
+                Ok(_) => {}
+                // A call that this architecture does not have needs no rule.
+                Err(error) if error.errno() == Some(libseccomp::error::SeccompErrno::EDOM) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+    let program = plan::export(&filter)?;
+    sys::load_filter(&program).map_err(step("load the system call filter"))
+}

@@ -1,0 +1,236 @@
+//! Inside the clone: how a copy of the supervisor becomes init, and how init starts the program.
+//!
+//! Nothing here returns to the caller of `spawn`: a copy ends as init, as the program, or by `_exit`.
+
+#![allow(unsafe_code, reason = "forks and moves descriptors; the rest of our unsafe code is in sys.rs")]
+
+use std::convert::Infallible;
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use landlock::ABI;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{Mode, OFlags, openat};
+use rustix::net::{RecvFlags, SendFlags, recv, send};
+use rustix::process::{DumpableBehavior, Pid, Signal, set_dumpable_behavior, set_parent_process_death_signal, umask};
+use rustix::thread::{
+    CapabilitiesSecureBits, CapabilitySet, CapabilitySets, Gid, Uid, UnshareFlags, clear_ambient_capability_set,
+    remove_capability_from_bounding_set, set_capabilities, set_capabilities_secure_bits, set_no_new_privs,
+    set_thread_groups, set_thread_res_gid, set_thread_res_uid,
+};
+
+use super::error::{At, Failure, Step};
+use super::policy::Network;
+use super::root::Parts;
+use super::spawn::{Theirs, note};
+use super::sys::{self, Forked};
+use super::{Identity, Request, init, payload};
+
+/// Uid and gid of the program, inside.
+pub(super) const PAYLOAD_ID: u32 = 1000;
+/// Uid and gid of init, inside, where there are two.
+pub(super) const INIT_ID: u32 = 0;
+
+const NAMESPACES: libc::c_int = libc::CLONE_NEWUSER
+    | libc::CLONE_NEWNS
+    | libc::CLONE_NEWPID
+    | libc::CLONE_NEWNET
+    | libc::CLONE_NEWIPC
+    | libc::CLONE_NEWUTS;
+
+/// All that a child needs, made before the fork.
+pub(super) struct Entry<'a> {
+    pub(super) request: &'a Request<'a>,
+    pub(super) filter: &'a [libc::sock_filter],
+    pub(super) network: Network,
+    pub(super) landlock: ABI,
+    /// Nothing else holds memory to its limit.
+    pub(super) limit_address_space: bool,
+    pub(super) parts: &'a Parts<'a>,
+    pub(super) wires: &'a Theirs,
+}
+
+/// Clones the caller into new namespaces; the copy waits for a packet on its `sync` socket. Returns pid and pidfd.
+pub(super) fn start(entry: &Entry<'_>) -> io::Result<(i32, OwnedFd)> {
+    // SAFETY: `spawn` has asked Linux that this process has one thread, and `stay` never returns.
+    match unsafe { sys::clone_process(NAMESPACES) }? {
+        Forked::Parent { pid, pidfd } => Ok((pid, pidfd)),
+        Forked::Child => stay(entry, become_init),
+    }
+}
+
+/// Runs a part in a copy of this process, reports how it failed, and ends the copy. A panic must not unwind into code
+/// that would go on as a second supervisor.
+fn stay(entry: &Entry<'_>, part: fn(&Entry<'_>) -> Result<Infallible, Failure>) -> ! {
+    let failure = match catch_unwind(AssertUnwindSafe(|| part(entry))) {
+        Ok(Ok(never)) => match never {},
+        Ok(Err(failure)) => failure,
+        Err(_) => Failure { step: Step::Panic, errno: libc::EFAULT },
+    };
+    // If the supervisor is gone, nobody wants to know.
+    let _ = send(&entry.wires.sync, &failure.encode(), SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
+    sys::exit_now(1)
+}
+
+fn become_init(entry: &Entry<'_>) -> Result<Infallible, Failure> {
+    umask(Mode::from_raw_mode(0o022));
+    wait_for_go(&entry.wires.sync).at(Step::Start)?;
+    take_identity(entry.request.identity, INIT_ID).at(Step::InitIdentity)?;
+    die_with_supervisor(&entry.wires.sync).at(Step::DeathSignal)?;
+    let inside = entry.parts.enter()?;
+    if !inside.has_proc {
+        send(&entry.wires.sync, &[note::NO_PROC], SendFlags::NOSIGNAL).at(Step::Start)?;
+    }
+    sys::unshare(UnshareFlags::NEWCGROUP).at(Step::CgroupNamespace)?;
+    nix::unistd::sethostname("sandbox").at(Step::Hostname)?;
+    sys::set_domain_name("(none)").at(Step::Hostname)?;
+    if entry.network == Network::Loopback {
+        sys::raise_loopback().at(Step::Loopback)?;
+    }
+    if let Some(proc) = &inside.proc {
+        // One wall of several, and a host may hide this file: best effort.
+        let _ = forbid_user_namespaces(proc);
+    }
+    lock_capabilities().at(Step::Capabilities)?;
+    // SAFETY: this process has one thread, being itself the child of a clone, and `stay` never returns.
+    let leader = match unsafe { sys::clone_process(0) }.at(Step::Fork)? {
+        Forked::Child => stay(entry, payload::run),
+        Forked::Parent { pid, .. } => Pid::from_raw(pid).ok_or(Failure { step: Step::Fork, errno: libc::ESRCH })?,
+    };
+    serve(entry, leader, inside.proc)
+}
+
+fn wait_for_go(sync: &OwnedFd) -> io::Result<()> {
+    let mut go = [0; 1];
+    let (length, _) = recv(sync, &mut go, RecvFlags::empty())?;
+    if length == 1 { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::EPIPE)) }
+}
+
+/// Becomes one of the two inner ids, with no supplementary groups; nothing to do where there is one id only.
+pub(super) fn take_identity(identity: Identity, id: u32) -> io::Result<()> {
+    if identity == Identity::Single {
+        return Ok(());
+    }
+    let (uid, gid) = (Uid::from_raw(id), Gid::from_raw(id));
+    set_thread_groups(&[])?;
+    set_thread_res_gid(gid, gid, gid)?;
+    Ok(set_thread_res_uid(uid, uid, uid)?)
+}
+
+/// A change of the uid clears the death signal, so this comes after it. A supervisor that died before leaves only its
+/// closed socket to be seen: in here the parent's pid is 0 either way.
+fn die_with_supervisor(sync: &OwnedFd) -> io::Result<()> {
+    set_parent_process_death_signal(Some(Signal::KILL))?;
+    let mut closed = [PollFd::new(sync, PollFlags::IN)];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut closed, Some(&now))?;
+    let [closed] = &closed;
+    if closed.revents().intersects(PollFlags::HUP | PollFlags::ERR) {
+        return Err(io::Error::from_raw_os_error(libc::EPIPE));
+    }
+    Ok(())
+}
+
+/// The program could otherwise, should it ever get past the filter, be root in a namespace of its own.
+fn forbid_user_namespaces(proc: &OwnedFd) -> io::Result<()> {
+    let flags = OFlags::WRONLY | OFlags::CLOEXEC;
+    let mut file = File::from(openat(proc, "sys/user/max_user_namespaces", flags, Mode::empty())?);
+    file.write_all(b"0")
+}
+
+/// Closes every way in which this process or one that comes from it could get a capability that it gives up later.
+fn lock_capabilities() -> io::Result<()> {
+    for capability in CapabilitySet::all().iter() {
+        remove_known(capability)?;
+    }
+    clear_ambient_capability_set()?;
+    let locked = CapabilitiesSecureBits::NO_ROOT
+        | CapabilitiesSecureBits::NO_ROOT_LOCKED
+        | CapabilitiesSecureBits::NO_SETUID_FIXUP
+        | CapabilitiesSecureBits::NO_SETUID_FIXUP_LOCKED
+        | CapabilitiesSecureBits::KEEP_CAPS_LOCKED
+        | CapabilitiesSecureBits::NO_CAP_AMBIENT_RAISE
+        | CapabilitiesSecureBits::NO_CAP_AMBIENT_RAISE_LOCKED;
+    set_capabilities_secure_bits(locked)?;
+    set_no_new_privs(true)?;
+    // Undumpable, a process is nobody's to trace or to look into; exec undoes it for the program.
+    Ok(set_dumpable_behavior(DumpableBehavior::NotDumpable)?)
+}
+
+/// A kernel older than the name of a capability says EINVAL.
+fn remove_known(capability: CapabilitySet) -> io::Result<()> {
+    match remove_capability_from_bounding_set(capability) {
+        Ok(()) | Err(rustix::io::Errno::INVAL) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Keeps these capabilities and no others; they cannot come back.
+pub(super) fn keep_capabilities(kept: CapabilitySet) -> io::Result<()> {
+    let sets = CapabilitySets { effective: kept, permitted: kept, inheritable: CapabilitySet::empty() };
+    Ok(set_capabilities(None, sets)?)
+}
+
+/// Gives up all that init does not need, and serves as init for good.
+fn serve(entry: &Entry<'_>, leader: Pid, proc: Option<OwnedFd>) -> Result<Infallible, Failure> {
+    let kept = match entry.request.identity {
+        Identity::Mapped { .. } => CapabilitySet::KILL | CapabilitySet::SETUID | CapabilitySet::SETGID,
+        Identity::Single => CapabilitySet::empty(),
+    };
+    keep_capabilities(kept).at(Step::Capabilities)?;
+    let _ = rustix::thread::set_name(c"sandbox-init");
+    let (socket, proc) = keep_descriptors(&entry.wires.init, proc).at(Step::Stdio)?;
+    init::run(socket, proc, leader)
+}
+
+/// Closes every descriptor but these two, whatever the supervisor had open. Thereby the supervisor sees the end of
+/// `sync` when the program is executed.
+fn keep_descriptors(socket: &OwnedFd, proc: Option<OwnedFd>) -> io::Result<(OwnedFd, Option<OwnedFd>)> {
+    const SOCKET: RawFd = 3;
+    const PROC: RawFd = 4;
+    let null = high(open_null()?.as_fd())?;
+    let socket = high(socket.as_fd())?;
+    let proc = proc.map(|proc| high(proc.as_fd())).transpose()?;
+    let kept = [(0, Some(&null)), (1, Some(&null)), (2, Some(&null)), (SOCKET, Some(&socket)), (PROC, proc.as_ref())];
+    for (number, source) in kept {
+        if let Some(source) = source {
+            // SAFETY: this copy of the supervisor uses none of the owners that it was copied with, and drops none: it
+            // ends in `init::run`, which never returns.
+            unsafe { sys::place(source.as_fd(), number) }?;
+        }
+    }
+    let first = if proc.is_some() { PROC + 1 } else { PROC };
+    std::mem::forget((null, socket, proc));
+    // SAFETY: as above; the owners made here are forgotten.
+    unsafe { sys::close_from(first, sys::When::Now) }?;
+    // SAFETY: both numbers were placed above and have no other owner.
+    let own = |number| unsafe { OwnedFd::from_raw_fd(number) };
+    Ok((own(SOCKET), (first > PROC).then(|| own(PROC))))
+}
+
+/// Puts the program's descriptors where it expects them; all others, `sync` too, are closed by exec.
+pub(super) fn arrange_stdio(wires: &Theirs) -> io::Result<()> {
+    let null = high(open_null()?.as_fd())?;
+    let sources = [null.as_fd(), wires.stdout.as_fd(), wires.stderr.as_fd(), wires.control.as_fd()];
+    // Their present numbers may be among those that are to be filled.
+    let sources = sources.map(high);
+    for (number, source) in (0..).zip(sources) {
+        let source = source?;
+        // SAFETY: the only owners of these numbers are those that this copy of the supervisor was copied with. It neither
+        // uses nor drops them but for `sync`, which was given a high number.
+        unsafe { sys::place(source.as_fd(), number) }?;
+    }
+    // SAFETY: nothing is closed before exec, after which no owner exists.
+    unsafe { sys::close_from(4, sys::When::AtExec) }
+}
+
+fn open_null() -> io::Result<OwnedFd> {
+    Ok(rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?)
+}
+
+/// A duplicate with a number above all that are placed.
+pub(super) fn high(fd: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    Ok(rustix::io::fcntl_dupfd_cloexec(fd, 16)?)
+}

@@ -1,0 +1,126 @@
+//! The last steps before the program: limits, identity, Landlock, filter, exec. In this order, each only tightens, and
+//! nothing is left that could undo one. Runs in a copy of init.
+
+use std::convert::Infallible;
+use std::error::Error;
+use std::io;
+use std::path::Path;
+
+use landlock::{
+    ABI, Access as _, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible as _, PathBeneath, PathFd, Ruleset,
+    RulesetAttr as _, RulesetCreatedAttr as _, RulesetStatus, Scope,
+};
+use nix::sys::signal::SigSet;
+use rustix::net::{SendFlags, send};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::thread::CapabilitySet;
+
+use super::enter::{self, Entry};
+use super::error::{At, Failure, Step};
+use super::policy::{self, Access, Network};
+use super::spawn::note;
+use super::{Identity, Limits, sys};
+
+/// Becomes the program.
+pub(super) fn run(entry: &Entry<'_>) -> Result<Infallible, Failure> {
+    let request = entry.request;
+    enter::arrange_stdio(entry.wires).at(Step::Stdio)?;
+    rustix::process::setsid().at(Step::NewSession)?;
+    set_limits(&request.limits, entry).at(Step::Rlimits)?;
+    enter::take_identity(request.identity, enter::PAYLOAD_ID).at(Step::PayloadIdentity)?;
+    enter::keep_capabilities(CapabilitySet::empty()).at(Step::Capabilities)?;
+    // From here on, files are made and found with the program's own rights: the workspace may hold links of its making.
+    enter_workspace(request.cwd).at(Step::Cwd)?;
+    restrict_paths(entry).map_err(|error| cause(&*error)).at(Step::Landlock)?;
+    let program = request.argv.first().ok_or(Failure { step: Step::Exec, errno: libc::EINVAL })?;
+    send(&entry.wires.sync, &[note::EXEC], SendFlags::NOSIGNAL).at(Step::Exec)?;
+    sys::default_signals();
+    SigSet::empty().thread_set_mask().at(Step::Exec)?;
+    sys::load_filter(entry.filter).at(Step::Seccomp)?;
+    nix::unistd::execve(program, request.argv, request.environment).at(Step::Exec)
+}
+
+fn set_limits(limits: &Limits, entry: &Entry<'_>) -> io::Result<()> {
+    const STACK: u64 = 8 << 20;
+    // Linux runs the host's crash handler, as root, whatever the limit, but for this very value.
+    const NO_CORE: u64 = 1;
+    // Where init has the program's uid, it counts as one of its processes.
+    let extra = u64::from(entry.request.identity == Identity::Single);
+    if entry.limit_address_space {
+        limit(Resource::As, limits.memory_bytes, limits.memory_bytes)?;
+    }
+    let processes = u64::from(limits.max_processes) + extra;
+    limit(Resource::Nproc, processes, processes)?;
+    limit(Resource::Nofile, limits.open_files, limits.open_files)?;
+    limit(Resource::Core, NO_CORE, NO_CORE)?;
+    limit(Resource::Fsize, limits.file_bytes, limits.file_bytes)?;
+    limit(Resource::Cpu, limits.cpu_seconds, limits.cpu_seconds)?;
+    limit(Resource::Stack, STACK, 8 * STACK)?;
+    limit(Resource::Memlock, 64 << 10, 64 << 10)?;
+    limit(Resource::Msgqueue, 0, 0)?;
+    limit(Resource::Sigpending, 1024, 1024)?;
+    limit(Resource::Rtprio, 0, 0)?;
+    limit(Resource::Nice, 0, 0)
+}
+
+/// Only ever lowers: raising a hard limit needs a right that even root may lack.
+fn limit(resource: Resource, soft: u64, hard: u64) -> io::Result<()> {
+    let present = getrlimit(resource).maximum.unwrap_or(u64::MAX);
+    let hard = hard.min(present);
+    Ok(setrlimit(resource, Rlimit { current: Some(soft.min(hard)), maximum: Some(hard) })?)
+}
+
+fn enter_workspace(cwd: &str) -> io::Result<()> {
+    if !cwd.is_empty() {
+        let path = Path::new(policy::WORKSPACE).join(cwd);
+        std::fs::create_dir_all(&path)?;
+        return std::env::set_current_dir(path);
+    }
+    // An earlier program of the session may have closed the directory to itself; that must not end the session.
+    std::env::set_current_dir(policy::WORKSPACE).or_else(|_| std::env::set_current_dir("/"))
+}
+
+/// Everything that this kernel's Landlock can refuse is refused, but for the paths of the policy.
+fn restrict_paths(entry: &Entry<'_>) -> Result<(), Box<dyn Error>> {
+    let abi = entry.landlock;
+    let mut rules =
+        Ruleset::default().set_compatibility(CompatLevel::HardRequirement).handle_access(AccessFs::from_all(abi))?;
+    if abi >= ABI::V4 && entry.network == Network::None {
+        rules = rules.handle_access(AccessNet::from_all(abi))?;
+    }
+    if abi >= ABI::V6 {
+        rules = rules.scope(Scope::from_all(abi))?;
+    }
+    let mut rules = rules.create()?;
+    let binds = entry.request.binds.iter().map(|path| (path.as_path(), Access::Run));
+    let paths = policy::PATHS.iter().map(|(path, access, _)| (Path::new(*path), *access));
+    for (path, access) in paths.chain(binds).filter(|(path, _)| path.exists()) {
+        rules = rules.add_rule(PathBeneath::new(PathFd::new(path)?, rights(access, abi)))?;
+    }
+    let status = rules.restrict_self()?;
+    // Guaranteed by the hard requirement; asserted, because everything hangs on it.
+    assert_eq!(status.ruleset, RulesetStatus::FullyEnforced);
+    Ok(())
+}
+
+/// What Linux said at the bottom of an error.
+fn cause(error: &(dyn Error + 'static)) -> io::Error {
+    let chain = std::iter::successors(Some(error), |error| (*error).source());
+    let errno = chain.filter_map(|error| error.downcast_ref::<io::Error>()?.raw_os_error()).last();
+    io::Error::from_raw_os_error(errno.unwrap_or(libc::EINVAL))
+}
+
+fn rights(access: Access, abi: ABI) -> BitFlags<AccessFs> {
+    let read = AccessFs::ReadFile | AccessFs::ReadDir;
+    let wanted = match access {
+        Access::List => AccessFs::ReadDir.into(),
+        Access::Read => read,
+        Access::Run => read | AccessFs::Execute,
+        Access::Device => read | AccessFs::WriteFile | AccessFs::Truncate,
+        Access::Write => {
+            let barred = AccessFs::Execute | AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::IoctlDev;
+            AccessFs::from_all(abi) & !barred
+        }
+    };
+    wanted & AccessFs::from_all(abi)
+}

@@ -1,0 +1,228 @@
+//! Policy compiled before any fork: what is the same for every sandbox of this host. Safe code only.
+
+#[cfg(test)]
+mod tests;
+
+use std::io::{self, Read as _, Seek as _};
+use std::path::{Path, PathBuf};
+
+use landlock::ABI;
+use libseccomp::error::SeccompError;
+use libseccomp::{ScmpAction, ScmpArgCompare, ScmpCompareOp, ScmpFilterContext, ScmpSyscall};
+use repltool_protocol::rest::SandboxMode;
+
+use super::cgroup::Host;
+use super::policy::{self, Answer, Network, When};
+use super::sys;
+
+/// Everything about sandboxes that is decided once, at start.
+#[derive(Debug)]
+pub struct Plan {
+    pub(super) host: Host,
+    pub(super) landlock: ABI,
+    pub(super) system: Vec<System>,
+    standard: Level,
+    relaxed: Level,
+}
+
+/// Why no plan could be made.
+#[derive(Debug, thiserror::Error)]
+pub enum PlanError {
+    /// Linux has no Landlock, or it is not switched on (`lsm=` at boot).
+    #[error("this kernel does not offer landlock")]
+    NoLandlock,
+    /// A filter could not be compiled: a defect of the policy.
+    #[error("cannot compile the system call filter")]
+    Filter(#[from] SeccompError),
+    /// The compiled filter could not be read back.
+    #[error("cannot export the system call filter")]
+    Export(#[from] io::Error),
+}
+
+/// A level, ready for use.
+#[derive(Debug)]
+pub(super) struct Level {
+    pub(super) filter: Vec<libc::sock_filter>,
+    pub(super) network: Network,
+}
+
+/// A part of the operating system that is shown inside.
+#[derive(Debug)]
+pub(super) enum System {
+    /// A directory of the host.
+    Tree(&'static str),
+    /// A link, as the host has it.
+    Link { name: &'static str, target: PathBuf },
+}
+
+impl Plan {
+    /// Finds the cgroups of this host, removes what dead servers left in them, and compiles the levels. Some
+    /// milliseconds, and up to a second for each dead server.
+    ///
+    /// # Errors
+    /// [`PlanError`]; without Landlock there are no sandboxes.
+    pub fn compile() -> Result<Self, PlanError> {
+        let host = Host::discover();
+        host.sweep();
+        Self::compile_for(host)
+    }
+
+    /// As [`Plan::compile`], with these cgroups.
+    ///
+    /// # Errors
+    /// [`PlanError`]
+    pub fn compile_for(host: Host) -> Result<Self, PlanError> {
+        let landlock = ABI::from(sys::landlock_version());
+        if landlock == ABI::Unsupported {
+            return Err(PlanError::NoLandlock);
+        }
+        let has_memory = host.has_memory();
+        let level = |mode| {
+            // Both modes below have a level; a mode without one is refused in `level`.
+            let rules = policy::level(mode).expect("standard and relaxed have a level");
+            Ok::<_, PlanError>(Level { filter: compile(rules, has_memory)?, network: rules.network })
+        };
+        Ok(Self {
+            landlock,
+            system: system_of_host(),
+            standard: level(SandboxMode::Standard)?,
+            relaxed: level(SandboxMode::Relaxed)?,
+            host,
+        })
+    }
+
+    /// Whether memory of a sandbox is held to its limit as a whole. If not, it is each process by itself.
+    pub fn has_memory_cgroup(&self) -> bool {
+        self.host.has_memory()
+    }
+
+    /// Removes the server's own cgroups. For the end, when all sandboxes are released.
+    pub fn shutdown(&self) {
+        self.host.shutdown();
+    }
+
+    /// The level of a mode; `None` if there is none.
+    pub(super) fn level(&self, mode: SandboxMode) -> Option<&Level> {
+        match mode {
+            SandboxMode::Strict => None,
+            SandboxMode::Standard => Some(&self.standard),
+            SandboxMode::Relaxed => Some(&self.relaxed),
+        }
+    }
+}
+
+fn system_of_host() -> Vec<System> {
+    let known = policy::SYSTEM.iter().map(|(name, _)| *name);
+    known
+        .filter_map(|name| match std::fs::read_link(name) {
+            Ok(target) => Some(System::Link { name, target }),
+            Err(_) => Path::new(name).is_dir().then_some(System::Tree(name)),
+        })
+        .collect()
+}
+
+/// One rule of a filter.
+struct Rule {
+    call: &'static str,
+    when: Vec<When>,
+    answer: Answer,
+}
+
+/// Compiles the filter of a level: a search tree, ENOSYS for what no rule matches, death for a foreign architecture.
+fn compile(level: &policy::Level, has_memory: bool) -> Result<Vec<libc::sock_filter>, PlanError> {
+    let mut filter = ScmpFilterContext::new(ScmpAction::Errno(UNKNOWN))?;
+    filter.set_act_badarch(ScmpAction::KillProcess)?;
+    filter.set_ctl_optimize(2)?;
+    for rule in rules(level, has_memory) {
+        let action = match rule.answer {
+            Answer::Allow => ScmpAction::Allow,
+            Answer::Refuse(errno) => ScmpAction::Errno(errno),
+        };
+        let comparisons: Vec<ScmpArgCompare> = rule.when.iter().map(|when| compare(*when)).collect();
+        filter.add_rule_conditional(action, number(rule.call)?, &comparisons)?;
+    }
+    Ok(export(&filter)?)
+}
+
+/// What a call fails with that no rule matches: programs take it for an older Linux and do without.
+const UNKNOWN: i32 = libc::ENOSYS;
+
+/// Every rule of a level. No two that match the same call disagree.
+fn rules(level: &policy::Level, has_memory: bool) -> Vec<Rule> {
+    let mut rules = Vec::new();
+    let mut add = |call, when: &[When], answer| rules.push(Rule { call, when: when.to_vec(), answer });
+    let shared_memory = if has_memory { policy::SHARED_MEMORY } else { &[] };
+    for call in policy::ALLOWED.iter().chain(shared_memory).flat_map(|group| group.calls) {
+        add(call, &[], Answer::Allow);
+    }
+    for call in policy::REFUSED.iter().flat_map(|group| group.calls) {
+        add(call, &[], Answer::Refuse(libc::EPERM));
+    }
+    for rule in policy::RULES {
+        add(rule.call, rule.when, rule.answer);
+    }
+    for (request, _) in policy::IOCTLS {
+        add("ioctl", &[When::Is(1, *request as u32)], Answer::Allow);
+    }
+    for (option, _) in policy::PRCTLS {
+        add("prctl", &[When::Is(0, option.cast_unsigned())], Answer::Allow);
+    }
+    for (resource, _) in policy::RESOURCES {
+        add("setrlimit", &[When::Is(0, *resource)], Answer::Allow);
+        add("prlimit64", &[When::Is(1, *resource)], Answer::Allow);
+    }
+    add_sockets(level, &mut add);
+    rules
+}
+
+fn add_sockets(level: &policy::Level, add: &mut impl FnMut(&'static str, &[When], Answer)) {
+    let socket_level = When::Is(1, libc::SOL_SOCKET.cast_unsigned());
+    for option in policy::SOCKET_OPTIONS {
+        add("setsockopt", &[socket_level, When::Is(2, option.cast_unsigned())], Answer::Allow);
+    }
+    for (family, _) in level.families {
+        add("socket", &[When::Is(0, family.cast_unsigned())], Answer::Allow);
+    }
+    let is_allowed = |family| level.families.iter().any(|(allowed, _)| *allowed == family);
+    for family in policy::REFUSED_FAMILIES.iter().filter(|family| !is_allowed(**family)) {
+        add("socket", &[When::Is(0, family.cast_unsigned())], Answer::Refuse(libc::EACCES));
+    }
+    if level.network == Network::Loopback {
+        for (socket_level, _) in policy::SOCKET_LEVELS {
+            add("setsockopt", &[When::Is(1, socket_level.cast_unsigned())], Answer::Allow);
+        }
+    }
+}
+
+fn number(call: &str) -> Result<ScmpSyscall, SeccompError> {
+    match policy::NEWER.iter().find(|(name, _)| *name == call) {
+        Some((_, number)) => Ok(ScmpSyscall::from_raw_syscall(*number)),
+        None => ScmpSyscall::from_name(call),
+    }
+}
+
+fn compare(when: When) -> ScmpArgCompare {
+    let (argument, operator, value) = match when {
+        When::Is(argument, value) => (argument, ScmpCompareOp::MaskedEqual(u64::from(u32::MAX)), u64::from(value)),
+        When::Bits(argument, mask, value) => (argument, ScmpCompareOp::MaskedEqual(mask), value),
+        When::Null(argument) => (argument, ScmpCompareOp::Equal, 0),
+        When::NotNull(argument) => (argument, ScmpCompareOp::NotEqual, 0),
+    };
+    ScmpArgCompare::new(argument, operator, value)
+}
+
+/// Reads the compiled filter back, by way of a file in memory: libseccomp 2.5 writes to descriptors only.
+pub(super) fn export(filter: &ScmpFilterContext) -> Result<Vec<libc::sock_filter>, PlanError> {
+    let memory = rustix::fs::memfd_create("filter", rustix::fs::MemfdFlags::CLOEXEC).map_err(io::Error::from)?;
+    let mut file = std::fs::File::from(memory);
+    filter.export_bpf(&file)?;
+    file.rewind()?;
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes)?;
+    Ok(bytes.chunks_exact(8).map(instruction).collect())
+}
+
+fn instruction(bytes: &[u8]) -> libc::sock_filter {
+    let [c0, c1, jt, jf, k0, k1, k2, k3] = bytes.first_chunk().copied().expect("chunks_exact gives eight bytes");
+    libc::sock_filter { code: u16::from_ne_bytes([c0, c1]), jt, jf, k: u32::from_ne_bytes([k0, k1, k2, k3]) }
+}

@@ -1,0 +1,93 @@
+//! Landlock and seccomp: what a process can take from itself for good.
+
+use std::{
+    fs::File,
+    io::{self, ErrorKind},
+    os::{
+        linux::net::SocketAddrExt,
+        unix::net::{SocketAddr, UnixListener, UnixStream},
+    },
+};
+
+use landlock::{
+    ABI, Access, AccessFs, CompatLevel, Compatible, LandlockStatus, RestrictionStatus, Ruleset, RulesetAttr,
+    RulesetError, Scope,
+};
+use libseccomp::{ScmpAction, ScmpFilterContext, ScmpSyscall, error::SeccompError};
+use rustix::{
+    io::Errno,
+    process::{getpid, getppid, getpriority_process, test_kill_process},
+};
+
+use super::{
+    Layer,
+    names::{LANDLOCK, LANDLOCK_SCOPES, SECCOMP},
+    trial::{run, step},
+};
+
+pub(super) fn landlock() -> Vec<Layer> {
+    let mut found = run(|child| child.tell(LANDLOCK, denied_open()));
+    found.extend(run(|child| child.tell(LANDLOCK_SCOPES, denied_signal_and_socket())));
+    found
+}
+
+pub(super) fn seccomp() -> Vec<Layer> {
+    run(|child| child.tell(SECCOMP, denied_call()))
+}
+
+fn denied_open() -> Result<String, String> {
+    let open = || File::open("/");
+    step("opening the root before", open())?;
+    let status = step("landlock", restrict(|rules| rules.handle_access(AccessFs::from_all(ABI::V1))))?;
+    match open() {
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => Ok(format!("ABI {}", version(&status))),
+        Err(error) => Err(format!("opening the root after: {error}")),
+        Ok(_) => Err("restricted, but files can still be opened".to_owned()),
+    }
+}
+
+fn denied_signal_and_socket() -> Result<String, String> {
+    let name = format!("repltool-trial-{}", getpid());
+    let address = step("naming a socket", SocketAddr::from_abstract_name(name))?;
+    let _listener = step("listening", UnixListener::bind_addr(&address))?;
+    step("landlock", restrict(|rules| rules.scope(Scope::AbstractUnixSocket | Scope::Signal)))?;
+    let parent = getppid().ok_or("the parent is gone")?;
+    let signal = test_kill_process(parent).map_err(io::Error::from);
+    let socket = UnixStream::connect_addr(&address).map(drop);
+    let denied = |what: &str, result: io::Result<()>| match result {
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => Ok(()),
+        Err(error) => Err(format!("{what}: {error}")),
+        Ok(()) => Err(format!("{what} is still possible")),
+    };
+    denied("a signal to the outside", signal)?;
+    denied("a connection to the outside", socket)?;
+    Ok("signals and abstract sockets stay inside".to_owned())
+}
+
+/// Enforces rules that allow nothing of what they handle; half of it is not accepted.
+fn restrict(handle: impl FnOnce(Ruleset) -> Result<Ruleset, RulesetError>) -> Result<RestrictionStatus, RulesetError> {
+    handle(Ruleset::default().set_compatibility(CompatLevel::HardRequirement))?.create()?.restrict_self()
+}
+
+fn version(status: &RestrictionStatus) -> i32 {
+    match status.landlock {
+        LandlockStatus::Available { effective_abi, kernel_abi } => kernel_abi.unwrap_or(effective_abi as i32),
+        LandlockStatus::NotEnabled | LandlockStatus::NotImplemented => 0,
+    }
+}
+
+fn denied_call() -> Result<String, String> {
+    // A harmless call that nothing else here makes, refused with an error that it never gives by itself.
+    step("calling before", getpriority_process(None))?;
+    step("seccomp", filter("getpriority", Errno::XDEV))?;
+    match getpriority_process(None) {
+        Err(Errno::XDEV) => Ok("a filter refuses calls".to_owned()),
+        _ => Err("the filter was loaded, but does nothing".to_owned()),
+    }
+}
+
+fn filter(call: &str, refusal: Errno) -> Result<(), SeccompError> {
+    let mut filter = ScmpFilterContext::new(ScmpAction::Allow)?;
+    filter.add_rule(ScmpAction::Errno(refusal.raw_os_error()), ScmpSyscall::from_name(call)?)?;
+    filter.load()
+}

@@ -1,0 +1,249 @@
+//! The supervisor's side of a start: descriptors, cgroup, clone, uid map, and waiting until the program runs.
+
+use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::{Component, Path};
+
+use nix::sys::signal::{SigSet, SigmaskHow};
+use repltool_protocol::rest::SandboxMode;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::mount::{MountPropagationFlags, mount_change};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socketpair};
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::thread::UnshareFlags;
+
+use super::cgroup::{self, Group, Host};
+use super::enter::{self, Entry};
+use super::error::{Failure, SpawnError};
+use super::plan::Plan;
+use super::root::Parts;
+use super::{Identity, Limits, Request, Sandbox, sys};
+
+/// How long a child may be silent while it sets up, in seconds. It needs some milliseconds; a host that swaps, more.
+const SILENCE_S: i64 = 10;
+
+/// What a child says before it executes the program, beside failures.
+pub(super) mod note {
+    /// There is no `/proc` in this sandbox.
+    pub(in crate::sandbox) const NO_PROC: u8 = b'p';
+    /// All is set up; the next thing is the program.
+    pub(in crate::sandbox) const EXEC: u8 = b'x';
+}
+
+/// Starts a program in a sandbox of its own and waits until it is executed, some milliseconds. The caller must have one
+/// thread, and must live on it: the sandbox dies with the thread.
+///
+/// # Errors
+/// [`SpawnError`] tells the step. Nothing is left behind then.
+pub fn spawn(plan: &Plan, request: &Request<'_>) -> Result<Sandbox, SpawnError> {
+    check(request)?;
+    let level = plan.level(request.mode).ok_or(SpawnError::Request("this level is not available"))?;
+    // Linux refuses this no-op to a process with several threads.
+    sys::unshare(UnshareFlags::from_bits_retain(libc::CLONE_THREAD.cast_unsigned()))
+        .map_err(|_| SpawnError::Threads)?;
+
+    let (ours, theirs) = wires(request.identity).map_err(SpawnError::Descriptors)?;
+    let parts = Parts::prepare(plan, request)?;
+    let group = create_group(&plan.host, request.name, request.limits)?;
+    let entry = Entry {
+        request,
+        filter: &level.filter,
+        network: level.network,
+        landlock: plan.landlock,
+        limit_address_space: !plan.host.has_memory(),
+        parts: &parts,
+        wires: &theirs,
+    };
+    let (pid, pidfd) = with_signals_blocked(|| enter::start(&entry)).map_err(SpawnError::Namespaces)?;
+    drop(theirs);
+
+    let Ours { sync, stdout, stderr, control, init } = ours;
+    // From here on, dropping the sandbox undoes everything.
+    let mut sandbox = Sandbox { pid, pidfd, stdout, stderr, control, init, has_proc: true, group, exit: None };
+    if let Some(group) = &sandbox.group {
+        group.attach(pid)?;
+    }
+    map_ids(pid, request.identity).map_err(SpawnError::Identity)?;
+    // Where this fails, an exhausted host merely chooses its victims less well.
+    let _ = std::fs::write(format!("/proc/{pid}/oom_score_adj"), "1000");
+    send(&sync, b"g", SendFlags::NOSIGNAL).map_err(|_| SpawnError::Died)?;
+    sandbox.has_proc = wait_for_exec(&sync)?;
+    Ok(sandbox)
+}
+
+/// Takes an unprivileged process into a user and mount namespace of its own, in which it may make sandboxes with
+/// [`Identity::Single`]. Once, at start, with one thread. The uid stays the same.
+///
+/// # Errors
+/// What Linux says: `EPERM` or `ENOSPC` where user namespaces are switched off, `EINVAL` with several threads.
+pub fn enter_outer_namespace() -> io::Result<()> {
+    let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    sys::unshare(UnshareFlags::NEWUSER | UnshareFlags::NEWNS)?;
+    std::fs::write("/proc/self/setgroups", "deny")?;
+    std::fs::write("/proc/self/uid_map", format!("{uid} {uid} 1"))?;
+    std::fs::write("/proc/self/gid_map", format!("{gid} {gid} 1"))?;
+    // What the host unmounts must not stay mounted because of us.
+    Ok(mount_change("/", MountPropagationFlags::REC | MountPropagationFlags::DOWNSTREAM)?)
+}
+
+/// The caller's ends.
+struct Ours {
+    sync: OwnedFd,
+    stdout: OwnedFd,
+    stderr: OwnedFd,
+    control: OwnedFd,
+    init: OwnedFd,
+}
+
+/// The sandbox's ends.
+pub(super) struct Theirs {
+    /// To the supervisor, until the program runs.
+    pub(super) sync: OwnedFd,
+    pub(super) stdout: OwnedFd,
+    pub(super) stderr: OwnedFd,
+    pub(super) control: OwnedFd,
+    pub(super) init: OwnedFd,
+}
+
+fn check(request: &Request<'_>) -> Result<(), SpawnError> {
+    let refuse = |why| Err(SpawnError::Request(why));
+    if request.mode == SandboxMode::Strict {
+        return refuse("this level is not available");
+    }
+    if let Identity::Mapped { payload, init } = request.identity
+        && (payload == 0 || init == 0 || payload == init)
+    {
+        return refuse("a sandbox needs two host ids, neither of them root");
+    }
+    if !request.argv.first().is_some_and(|program| program.as_bytes().starts_with(b"/")) {
+        return refuse("the program is no absolute path");
+    }
+    let normal = |path: &Path| path.components().all(|part| matches!(part, Component::Normal(_)));
+    if !normal(Path::new(request.cwd)) {
+        return refuse("the working directory leads out of the workspace");
+    }
+    if !request.files.iter().all(|(path, _)| Path::new(path).strip_prefix("/run").is_ok_and(normal)) {
+        return refuse("an extra file is not below /run");
+    }
+    if !request.binds.iter().all(|path| may_bind(path)) {
+        return refuse("a directory to bind is not absolute or lies where the sandbox has its own");
+    }
+    Ok(())
+}
+
+fn may_bind(path: &Path) -> bool {
+    let Ok(below) = path.strip_prefix("/") else { return false };
+    let mut parts = below.components();
+    let own = ["dev", "etc", "proc", "run", "tmp", "workspace"];
+    let first = parts.clone().next().and_then(|part| part.as_os_str().to_str());
+    first.is_some_and(|first| !own.contains(&first)) && parts.all(|part| matches!(part, Component::Normal(_)))
+}
+
+fn wires(identity: Identity) -> io::Result<(Ours, Theirs)> {
+    let (stdout, their_stdout) = output_pipe(identity)?;
+    let (stderr, their_stderr) = output_pipe(identity)?;
+    let (sync, their_sync) = pair(SocketType::SEQPACKET)?;
+    let (control, their_control) = pair(SocketType::STREAM)?;
+    let (init, their_init) = pair(SocketType::SEQPACKET)?;
+    for ours in [&stdout, &stderr, &control, &init, &their_init] {
+        rustix::io::ioctl_fionbio(ours, true)?;
+    }
+    let theirs = Theirs {
+        sync: enter::high(their_sync.as_fd())?,
+        stdout: their_stdout,
+        stderr: their_stderr,
+        control: their_control,
+        init: their_init,
+    };
+    Ok((Ours { sync, stdout, stderr, control, init }, theirs))
+}
+
+/// A pipe whose inode belongs to the program, so that it can open `/dev/stdout`.
+fn output_pipe(identity: Identity) -> io::Result<(OwnedFd, OwnedFd)> {
+    let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
+    if let Identity::Mapped { payload, .. } = identity {
+        let (uid, gid) = (rustix::fs::Uid::from_raw(payload), rustix::fs::Gid::from_raw(payload));
+        rustix::fs::fchown(&write, Some(uid), Some(gid))?;
+    }
+    Ok((read, write))
+}
+
+fn pair(kind: SocketType) -> io::Result<(OwnedFd, OwnedFd)> {
+    Ok(socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)?)
+}
+
+fn create_group(host: &Host, name: &str, limits: Limits) -> Result<Option<Group>, SpawnError> {
+    if matches!(host, Host::None) {
+        return Ok(None);
+    }
+    // Init counts too.
+    let max_processes = limits.max_processes.saturating_add(1);
+    Ok(Some(host.create(name, &cgroup::Limits { memory_bytes: limits.memory_bytes, max_processes })?))
+}
+
+/// A handler that runs in the child, before it is reset there, would act on what it shares with the parent.
+fn with_signals_blocked<T>(work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    let before = SigSet::all().thread_swap_mask(SigmaskHow::SIG_SETMASK)?;
+    let result = work();
+    before.thread_set_mask()?;
+    result
+}
+
+fn map_ids(pid: i32, identity: Identity) -> io::Result<()> {
+    let write = |file: &str, text: &str| std::fs::write(format!("/proc/{pid}/{file}"), text);
+    match identity {
+        Identity::Mapped { payload, init } => {
+            let map = format!("{} {payload} 1\n{} {init} 1\n", enter::PAYLOAD_ID, enter::INIT_ID);
+            write("uid_map", &map)?;
+            write("gid_map", &map)
+        }
+        Identity::Single => {
+            let (uid, gid) = identity.payload_owner();
+            write("setgroups", "deny")?;
+            write("uid_map", &format!("{} {uid} 1\n", enter::PAYLOAD_ID))?;
+            write("gid_map", &format!("{} {gid} 1\n", enter::PAYLOAD_ID))
+        }
+    }
+}
+
+/// Waits until the child's last copy of the socket is closed, which exec does. Returns whether there is a `/proc`.
+fn wait_for_exec(sync: &OwnedFd) -> Result<bool, SpawnError> {
+    let (mut has_proc, mut executing) = (true, false);
+    let timeout = Timespec { tv_sec: SILENCE_S, tv_nsec: 0 };
+    loop {
+        match poll(&mut [PollFd::new(sync, PollFlags::IN)], Some(&timeout)) {
+            Ok(0) => return Err(SpawnError::Timeout),
+            Ok(_) => {}
+            Err(rustix::io::Errno::INTR) => continue,
+            Err(error) => return Err(SpawnError::Descriptors(error.into())),
+        }
+        let mut packet = [0; 8];
+        let length = match recv(sync, &mut packet, RecvFlags::DONTWAIT) {
+            Ok((length, _)) => length,
+            Err(rustix::io::Errno::CONNRESET) => 0,
+            Err(error) => return Err(SpawnError::Descriptors(error.into())),
+        };
+        match packet.get(..length) {
+            Some([]) if executing => return Ok(has_proc),
+            Some([note::NO_PROC]) => has_proc = false,
+            Some([note::EXEC]) => executing = true,
+            Some(report) => return Err(Failure::decode(report).map_or(SpawnError::Died, SpawnError::inside)),
+            None => return Err(SpawnError::Died),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_directories_that_are_nobodys_are_bound() {
+        for path in ["/opt/python", "/root/.pyenv/versions/3.12", "/usr/local"] {
+            assert!(may_bind(Path::new(path)), "{path}");
+        }
+        for path in ["/", "", "opt", "/opt/../etc", "/etc", "/tmp/venv", "/proc", "/dev/shm", "/run/x", "/workspace"] {
+            assert!(!may_bind(Path::new(path)), "{path}");
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! System calls that neither rustix nor nix wraps, each behind a safe function or one whose rules are told.
+
+#![allow(unsafe_code, reason = "raw system calls live here and in enter.rs only")]
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+
+use rustix::mount::MountAttrFlags;
+
+/// What [`clone_process`] returns.
+pub(super) enum Forked {
+    /// To the caller: the child.
+    Parent { pid: i32, pidfd: OwnedFd },
+    /// To the child.
+    Child,
+}
+
+/// Copies the process as `fork` does, into new namespaces. Handlers of signals are reset in the child.
+///
+/// # Safety
+/// The process has one thread: another one could hold a lock that nobody would ever release in the child. The child must
+/// not return into the code of the caller's caller, which believes that it exists once.
+pub(super) unsafe fn clone_process(namespaces: libc::c_int) -> io::Result<Forked> {
+    let mut pidfd: RawFd = -1;
+    // SAFETY: all-zero bytes are a valid `clone_args`: a plain structure of integers.
+    let mut args: libc::clone_args = unsafe { std::mem::zeroed() };
+    let flags = libc::CLONE_PIDFD as u64 | CLONE_CLEAR_SIGHAND | namespaces as u64;
+    args.flags = flags;
+    args.pidfd = (&raw mut pidfd) as u64;
+    args.exit_signal = libc::SIGCHLD as u64;
+    // SAFETY: `args` is valid for its whole size, asks for no shared memory and no stack of its own, and `pidfd` outlives
+    // the call. The rest is the caller's promise.
+    let result = unsafe { libc::syscall(libc::SYS_clone3, &raw mut args, size_of::<libc::clone_args>()) };
+    match result {
+        -1 => Err(io::Error::last_os_error()),
+        0 => Ok(Forked::Child),
+        pid => {
+            // SAFETY: the call succeeded, so Linux stored a fresh descriptor there, which nobody else owns.
+            let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
+            Ok(Forked::Parent { pid: i32::try_from(pid).unwrap_or(i32::MAX), pidfd })
+        }
+    }
+}
+
+/// `CLONE_CLEAR_SIGHAND`, which does not fit into libc's type.
+const CLONE_CLEAR_SIGHAND: u64 = 0x1_0000_0000;
+
+/// Changes the attributes of the mount that `mount` stands for, and of those below it if `recursive`.
+pub(super) fn mount_setattr(mount: BorrowedFd<'_>, set: MountAttrFlags, recursive: bool) -> io::Result<()> {
+    // SAFETY: all-zero bytes are a valid `mount_attr`: a plain structure of integers.
+    let mut attributes: libc::mount_attr = unsafe { std::mem::zeroed() };
+    attributes.attr_set = u64::from(set.bits());
+    let flags = libc::AT_EMPTY_PATH | if recursive { libc::AT_RECURSIVE } else { 0 };
+    // SAFETY: the path is a terminated string, `attributes` is valid for the size given, and both outlive the call.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            mount.as_raw_fd(),
+            c"".as_ptr(),
+            flags,
+            &raw const attributes,
+            size_of::<libc::mount_attr>(),
+        )
+    };
+    check(result)
+}
+
+/// Makes `number` refer to what `source` refers to, to be inherited by programs. What `number` was before is closed.
+///
+/// # Safety
+/// No owner of `number` exists that will be used or dropped.
+pub(super) unsafe fn place(source: BorrowedFd<'_>, number: RawFd) -> io::Result<()> {
+    // SAFETY: touches only the table of descriptors; ownership is the caller's promise.
+    check(unsafe { libc::dup2(source.as_raw_fd(), number) }.into())
+}
+
+/// Closes every descriptor from `first` on: at once, or at the next exec.
+///
+/// # Safety
+/// With `When::Now`, no owner of any of them exists that will be used or dropped.
+pub(super) unsafe fn close_from(first: RawFd, when: When) -> io::Result<()> {
+    let flags = match when {
+        When::Now => 0,
+        When::AtExec => libc::CLOSE_RANGE_CLOEXEC,
+    };
+    // SAFETY: touches only the table of descriptors; ownership is the caller's promise.
+    check(unsafe { libc::syscall(libc::SYS_close_range, first, libc::c_uint::MAX, flags) })
+}
+
+/// When [`close_from`] closes.
+#[derive(Clone, Copy)]
+pub(super) enum When {
+    Now,
+    AtExec,
+}
+
+/// Gives every signal its default effect. Rust ignores SIGPIPE, and what is ignored would stay so in the program.
+pub(super) fn default_signals() {
+    for signal in 1..=libc::SIGRTMAX() {
+        // SAFETY: sets a disposition, never a handler. It fails for SIGKILL, SIGSTOP and the two that the C library
+        // keeps for itself, which nobody can have changed.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
+    }
+}
+
+/// Loads a system call filter for this thread, which must have no_new_privs.
+pub(super) fn load_filter(program: &[libc::sock_filter]) -> io::Result<()> {
+    let program = libc::sock_fprog {
+        len: u16::try_from(program.len()).map_err(|_| io::Error::from_raw_os_error(libc::E2BIG))?,
+        filter: program.as_ptr().cast_mut(),
+    };
+    // SAFETY: `program` points to `len` instructions that outlive the call; Linux copies and checks them.
+    check(unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0, &raw const program) })
+}
+
+/// The Landlock version of this kernel; 0 if there is none.
+pub(super) fn landlock_version() -> i32 {
+    const LANDLOCK_CREATE_RULESET_VERSION: libc::c_uint = 1;
+    // SAFETY: with this flag the call reads no memory and makes no descriptor: it returns a number.
+    let version = unsafe {
+        libc::syscall(
+            libc::SYS_landlock_create_ruleset,
+            std::ptr::null::<libc::c_void>(),
+            0_usize,
+            LANDLOCK_CREATE_RULESET_VERSION,
+        )
+    };
+    i32::try_from(version).unwrap_or(0).max(0)
+}
+
+/// Raises the loopback interface of this network namespace.
+pub(super) fn raise_loopback() -> io::Result<()> {
+    let socket = rustix::net::socket_with(
+        rustix::net::AddressFamily::INET,
+        rustix::net::SocketType::DGRAM,
+        rustix::net::SocketFlags::CLOEXEC,
+        None,
+    )?;
+    // SAFETY: all-zero bytes are a valid `ifreq`: integers and a terminated, empty name.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, from) in request.ifr_name.iter_mut().zip(b"lo") {
+        *to = *from as libc::c_char;
+    }
+    request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
+    // SAFETY: SIOCSIFFLAGS reads an `ifreq`, which outlives the call.
+    check(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS, &raw const request) }.into())
+}
+
+/// Names the NIS domain of this uts namespace.
+pub(super) fn set_domain_name(name: &str) -> io::Result<()> {
+    // SAFETY: Linux reads `len` bytes at the pointer, which are there.
+    check(unsafe { libc::setdomainname(name.as_ptr().cast(), name.len()) }.into())
+}
+
+/// Leaves the namespaces of the parent for new ones.
+///
+/// # Errors
+/// What Linux says; `EINVAL` for a user namespace if the process has several threads.
+pub(super) fn unshare(namespaces: rustix::thread::UnshareFlags) -> io::Result<()> {
+    // SAFETY: the one danger is CLONE_FILES, which takes descriptors from under other threads; nobody here asks for it.
+    Ok(unsafe { rustix::thread::unshare_unsafe(namespaces) }?)
+}
+
+/// Ends this process at once, without any clean-up of the program that it is a copy of.
+pub(super) fn exit_now(code: i32) -> ! {
+    // SAFETY: `_exit` has no preconditions.
+    unsafe { libc::_exit(code) }
+}
+
+fn check(result: libc::c_long) -> io::Result<()> {
+    if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}

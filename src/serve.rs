@@ -1,0 +1,210 @@
+//! `repltool serve`: from the command line to a running supervisor.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write as _;
+use std::net::TcpListener;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _, chown};
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use repltool_protocol::rest::Language;
+use rustix::fs::FlockOperation;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::config::Config;
+use crate::runtime::python;
+use crate::supervisor::link::{Secret, StoreRoot};
+use crate::supervisor::{self, Parts, Program};
+use crate::{edge, keys, sandbox};
+
+/// Descriptors that the supervisor and the gateway each hold for a session.
+const FDS_PER_SESSION: u64 = 10;
+/// Descriptors for everything else.
+const FDS_BESIDE: u64 = 256;
+/// How long the token of the ready link is good.
+const LOCAL_TOKEN_TTL: Duration = Duration::from_secs(30 * 24 * 3600);
+/// Who holds it.
+const LOCAL_SUBJECT: &str = "local";
+/// What it allows: everything but to see what others do.
+const LOCAL_SCOPE: &str = "tool:execute session:read sandbox:relaxed metrics:read audit:read";
+/// The first user id of this server, where it is root: far above people, services and containers of other programs.
+const BASE_UID: u32 = 0x7000_0000;
+
+/// Serves until it is told to stop.
+///
+/// # Errors
+/// Whatever keeps the server from starting, with what to do about it.
+pub fn run(config: Config) -> anyhow::Result<()> {
+    keys::prepare_data_dir(&config.data_dir)?;
+    let _lock = lock(&config.data_dir)?;
+    let python = python::find(config.runtimes.python.as_deref())?;
+    raise_open_files(&config)?;
+    let base_uid = base_uid()?;
+    if base_uid.is_none() {
+        sandbox::enter_outer_namespace().context(
+            "user namespaces are not available to this user; run as root, or allow them (see `repltool doctor`)",
+        )?;
+    }
+    let store = prepare_store(&config.data_dir, base_uid)?;
+    let listener = TcpListener::bind(config.edge.listen)
+        .with_context(|| format!("cannot listen on {}; choose another address with --listen", config.edge.listen))?;
+    announce(&config, &listener)?;
+    let parts = Parts {
+        programs: vec![Program {
+            language: Language::Python,
+            argv: python.argv,
+            files: python::FILES.to_vec(),
+            binds: python.binds,
+        }],
+        config,
+        listener,
+        key: signing_key,
+        store,
+        base_uid,
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("no runtime")?;
+    let data_dir = parts.config.data_dir.clone();
+    let outcome = runtime.block_on(supervisor::run(parts));
+    let _ = std::fs::remove_file(data_dir.join("url"));
+    Ok(outcome?)
+}
+
+/// One data directory has one server.
+fn lock(data_dir: &Path) -> anyhow::Result<File> {
+    let path = data_dir.join("lock");
+    let file = OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .mode(0o600)
+        .open(&path)
+        .with_context(|| format!("cannot open {}", path.display()))?;
+    match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(file),
+        Err(rustix::io::Errno::WOULDBLOCK) => {
+            bail!("another server uses {}; stop it or choose another --data-dir", data_dir.display())
+        }
+        Err(error) => Err(error).with_context(|| format!("cannot lock {}", path.display())),
+    }
+}
+
+fn signing_key(config: &Config) -> anyhow::Result<Secret> {
+    let key = keys::load_or_create(&config.data_dir, config.auth.key_file.as_deref())?;
+    Ok(Secret::new(key.to_vec()))
+}
+
+/// Raises the limit on descriptors to its ceiling and checks that the configured sessions fit below it.
+fn raise_open_files(config: &Config) -> anyhow::Result<()> {
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum })
+        .context("the limit on open files cannot be raised")?;
+    let wanted = u64::try_from(config.sessions.max).unwrap_or(u64::MAX).saturating_mul(FDS_PER_SESSION) + FDS_BESIDE;
+    let given = limit.maximum.unwrap_or(u64::MAX);
+    if given < wanted {
+        bail!(
+            "sessions.max = {} needs {wanted} open files and the hard limit is {given}; raise it (ulimit -Hn) or lower sessions.max",
+            config.sessions.max
+        );
+    }
+    Ok(())
+}
+
+/// Root gives the gateway and each session users of their own, from a range that this user namespace must have.
+fn base_uid() -> anyhow::Result<Option<u32>> {
+    if !rustix::process::geteuid().is_root() {
+        return Ok(None);
+    }
+    let map = std::fs::read_to_string("/proc/self/uid_map").context("cannot read /proc/self/uid_map")?;
+    pick_base(&map)
+        .map(Some)
+        .context("root here has no range of user ids to give to sessions; run as an ordinary user instead")
+}
+
+/// [`BASE_UID`] if it is mapped, else the top of the largest range.
+fn pick_base(uid_map: &str) -> Option<u32> {
+    const ROOM: u32 = 16 * 1024;
+    let ranges = uid_map.lines().filter_map(|line| {
+        let mut numbers = line.split_whitespace().map(str::parse::<u32>);
+        match (numbers.next(), numbers.next(), numbers.next()) {
+            (Some(Ok(first)), Some(Ok(_)), Some(Ok(length))) => Some((first, length)),
+            _ => None,
+        }
+    });
+    let (first, length) = ranges.max_by_key(|(_, length)| *length)?;
+    let end = first.saturating_add(length);
+    if first <= BASE_UID && end >= BASE_UID.saturating_add(ROOM) {
+        return Some(BASE_UID);
+    }
+    (length > 2 * ROOM).then(|| end - ROOM)
+}
+
+/// The store belongs to the gateway's user and lies in a directory that only root may enter.
+fn prepare_store(data_dir: &Path, base_uid: Option<u32>) -> anyhow::Result<StoreRoot> {
+    let path = data_dir.join("store");
+    std::fs::create_dir_all(&path).with_context(|| format!("cannot make {}", path.display()))?;
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o700))
+        .with_context(|| format!("cannot close {} to others", path.display()))?;
+    if let Some(user) = base_uid {
+        own(&path, user).with_context(|| format!("cannot give {} to the gateway's user", path.display()))?;
+    }
+    Ok(StoreRoot { path, user: base_uid })
+}
+
+/// Gives a tree to a user; nothing to do, and so nothing walked, if it is theirs already.
+fn own(path: &Path, user: u32) -> std::io::Result<()> {
+    use std::os::unix::fs::MetadataExt as _;
+    let metadata = path.symlink_metadata()?;
+    if metadata.uid() == user {
+        return Ok(());
+    }
+    if metadata.is_dir() {
+        for entry in std::fs::read_dir(path)? {
+            own(&entry?.path(), user)?;
+        }
+    }
+    if metadata.is_symlink() {
+        return Ok(());
+    }
+    chown(path, Some(user), Some(user))
+}
+
+/// Writes the local token and the address for the command line, and prints the link for a browser. The token is in the
+/// fragment, which a browser sends to nobody.
+fn announce(config: &Config, listener: &TcpListener) -> anyhow::Result<()> {
+    let address = listener.local_addr().context("the listener has no address")?;
+    let key = signing_key(config)?;
+    let token = edge::auth::sign(key.expose(), LOCAL_SUBJECT, LOCAL_SCOPE, LOCAL_TOKEN_TTL)?;
+    let url = format!("http://{address}");
+    write_private(&config.data_dir.join("token"), &token)?;
+    write_private(&config.data_dir.join("url"), &url)?;
+    let mut out = std::io::stdout().lock();
+    // A closed standard output is no reason not to serve.
+    let _ = writeln!(out, "{url}/#token={token}");
+    let _ = out.flush();
+    Ok(())
+}
+
+fn write_private(path: &Path, text: &str) -> anyhow::Result<()> {
+    let write = || -> std::io::Result<()> {
+        match std::fs::remove_file(path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let mut file = OpenOptions::new().create_new(true).write(true).mode(0o600).open(path)?;
+        file.write_all(text.as_bytes())
+    };
+    write().with_context(|| format!("cannot write {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sessions_get_users_that_are_mapped() {
+        assert_eq!(pick_base("         0          0 4294967295\n"), Some(BASE_UID));
+        assert_eq!(pick_base("         0     100000      65536\n"), Some(65536 - 16 * 1024));
+        assert_eq!(pick_base("      1000       1000          1\n"), None);
+    }
+}

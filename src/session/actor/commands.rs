@@ -1,0 +1,204 @@
+//! What clients ask of a session.
+
+use std::time::Duration;
+
+use repltool_protocol::event::{SessionStatus, StatusReason};
+use repltool_protocol::ids::{ExecutionId, Seq};
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::execution::{Cause, state_lost};
+use super::kernel::Job;
+use super::{Actor, next_event};
+use crate::runtime::KernelEvent;
+use crate::session::admission::{Fingerprint, Ticket, Verdict};
+use crate::session::log::{self, LogError};
+use crate::session::{Accepted, Command, End, Execute, Refusal, new_execution_id};
+
+/// How long the processes of a session may take to die.
+const DEATH_LIMIT: Duration = Duration::from_secs(10);
+
+impl Actor {
+    /// Carries out a command that does not end the session.
+    pub(super) fn on_command(&mut self, command: Command) {
+        match command {
+            Command::Execute(execute, reply) => drop(reply.send(self.execute(execute))),
+            Command::Interrupt(id, reply) => {
+                self.interrupt(id.as_ref());
+                let _ = reply.send(Ok(()));
+            }
+            Command::Restart(reply) => self.restart(reply),
+            Command::Terminate(reply) => drop(reply.send(())),
+            Command::Drain(reply) => drop(reply.send(())),
+        }
+    }
+
+    fn execute(&mut self, execute: Execute) -> Result<Accepted, Refusal> {
+        let id = execute.id.clone().unwrap_or_else(new_execution_id);
+        let job = Job::new(execute);
+        let fingerprint = Fingerprint::of(&job.code);
+        match self.book.judge(&id, fingerprint, job.code.len()) {
+            Verdict::Follow(after) => return Ok(Accepted { id, after }),
+            Verdict::Refuse(refusal) => return Err(refusal),
+            Verdict::Admit => {}
+        }
+        if self.stalled.is_some() {
+            return Err(Refusal::StorageFull);
+        }
+        let command = log::Command { id: id.clone(), body: job.encode() };
+        let queued = self.log.accept(&command).map_err(|error| match error {
+            LogError::Full(_) => Refusal::StorageFull,
+            error => {
+                tracing::error!(error = &error as &dyn std::error::Error, "a command cannot be stored");
+                Refusal::Internal
+            }
+        })?;
+        let after = Seq(queued.0.saturating_sub(1));
+        let bytes = job.code.len();
+        self.book.queue(Ticket { id: id.clone(), job, bytes }, fingerprint, after);
+        self.touch();
+        self.start_next();
+        self.publish();
+        Ok(Accepted { id, after })
+    }
+
+    fn interrupt(&mut self, id: Option<&ExecutionId>) {
+        self.touch();
+        let runs = self.book.running();
+        match id {
+            Some(id) if runs != Some(id) => {
+                if let Some(ticket) = self.book.cancel(id) {
+                    let exception = super::execution::interrupted("cancelled before it ran");
+                    self.end_unrun(ticket.id, ticket.job, exception);
+                    self.publish();
+                }
+            }
+            _ => self.stop(Cause::User),
+        }
+    }
+
+    fn restart(&mut self, reply: oneshot::Sender<Result<(), Refusal>>) {
+        self.touch();
+        self.restarts.push(reply);
+        self.end_waiting("the interpreter was restarted before it ran");
+        if let Some(running) = &mut self.running {
+            running.stop = Some(Cause::Restart);
+        }
+        match &self.kernel {
+            Some(_) => self.kill(),
+            None => self.begin_boot(),
+        }
+        self.publish();
+    }
+
+    /// Ends what waits: it was written for a state that is gone.
+    pub(super) fn end_waiting(&mut self, why: &str) {
+        for ticket in self.book.lose() {
+            self.end_unrun(ticket.id, ticket.job, state_lost(why));
+        }
+    }
+
+    /// Ends the session, deletes all that belongs to it, and answers when its processes are gone.
+    pub(super) async fn terminate(mut self, reply: oneshot::Sender<()>) {
+        self.close("the session was terminated", End::Terminated, StatusReason::Terminated).await;
+        self.delete().await;
+        let _ = reply.send(());
+    }
+
+    /// The idle timeout: the interpreter goes, what was said stays readable for a while.
+    pub(super) async fn expire(mut self) {
+        tracing::info!("idle timeout");
+        self.close("the session ended", End::IdleTimeout, StatusReason::IdleTimeout).await;
+        self.store.end(&self.identity.id, jiff::Timestamp::now());
+        let until = Instant::now() + self.settings.keep_ended;
+        self.linger(until).await;
+    }
+
+    /// Takes up a session that ended in an earlier run.
+    pub(super) fn stay_ended(&mut self, at: jiff::Timestamp) {
+        self.log.end();
+        self.publish_as(SessionStatus::Terminated, Some(End::IdleTimeout));
+        let passed = Duration::try_from(jiff::Timestamp::now().duration_since(at)).unwrap_or_default();
+        self.readable_until = Some(Instant::now() + self.settings.keep_ended.saturating_sub(passed));
+    }
+
+    /// Can be read, and nothing else, until the time is over or a client deletes it.
+    pub(super) async fn linger(mut self, until: Instant) {
+        loop {
+            let command = tokio::select! {
+                command = self.commands.recv() => command,
+                () = tokio::time::sleep_until(until) => None,
+            };
+            match command {
+                Some(Command::Execute(_, reply)) => drop(reply.send(Err(Refusal::Gone))),
+                Some(Command::Interrupt(_, reply)) => drop(reply.send(Err(Refusal::Gone))),
+                Some(Command::Restart(reply)) => drop(reply.send(Err(Refusal::Gone))),
+                Some(Command::Drain(reply)) => {
+                    let _ = reply.send(());
+                    return;
+                }
+                Some(Command::Terminate(reply)) => {
+                    self.delete().await;
+                    let _ = reply.send(());
+                    return;
+                }
+                None => return self.delete().await,
+            }
+        }
+    }
+
+    /// The server stops: what runs and waits is told so; log and session stay for the next start.
+    pub(super) fn drain(mut self, reply: oneshot::Sender<()>) {
+        self.end_running("the server stopped");
+        self.end_waiting("the server stopped before it ran");
+        self.kernel = None;
+        let _ = reply.send(());
+    }
+
+    fn end_running(&mut self, why: &str) {
+        let Some(running) = &mut self.running else { return };
+        running.stop = None;
+        let id = running.id.clone();
+        self.fence();
+        self.finish_lost(why);
+        tracing::debug!(execution = %id, why, "ended");
+    }
+
+    async fn close(&mut self, why: &str, end: End, reason: StatusReason) {
+        self.end_running(why);
+        self.end_waiting(why);
+        self.tell(SessionStatus::Terminated, reason, None);
+        self.log.end();
+        self.publish_as(SessionStatus::Terminated, Some(end));
+        self.boot = None;
+        if let Some(kernel) = &self.kernel {
+            kernel.kill();
+            let gone = async {
+                loop {
+                    if let KernelEvent::Gone { .. } = next_event(&mut self.kernel, false).await {
+                        return;
+                    }
+                }
+            };
+            if tokio::time::timeout(DEATH_LIMIT, gone).await.is_err() {
+                tracing::error!("processes of the session are still there");
+            }
+        }
+        self.kernel = None;
+        self.supervisor.release(&self.identity.id);
+        for reply in self.restarts.drain(..) {
+            let _ = reply.send(Err(Refusal::Gone));
+        }
+    }
+
+    async fn delete(self) {
+        let id = &self.identity.id;
+        if let Err(error) = self.log.delete() {
+            tracing::error!(error = &error as &dyn std::error::Error, "the session's log is left over");
+        }
+        if let Err(error) = self.store.delete_session(id).await {
+            tracing::error!(error = &error as &dyn std::error::Error, "the session's rows are left over");
+        }
+    }
+}
+

@@ -1,0 +1,169 @@
+//! The session's kernel: booting, losing, taking over.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use repltool_protocol::event::{Recovered, SessionStatus, StatusReason};
+use repltool_protocol::ids::{ExecutionId, Seq};
+use serde::{Deserialize, Serialize};
+
+use tokio::time::Instant;
+
+use super::execution::GRACE;
+use super::{Actor, Running};
+use crate::runtime::control::{ControlError, FromDriver};
+use crate::runtime::{BootError, Kernel, KernelEvent};
+use crate::session::admission::Fingerprint;
+use crate::session::log::Found;
+use crate::session::{Execute, Refusal, create_request};
+
+/// What an execution is to do, as it is stored.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(super) struct Job {
+    pub(super) code: String,
+    timeout_ms: u64,
+}
+
+impl Job {
+    pub(super) fn new(execute: Execute) -> Self {
+        let timeout_ms = u64::try_from(execute.timeout.as_millis()).unwrap_or(u64::MAX);
+        Self { code: execute.code, timeout_ms }
+    }
+
+    pub(super) fn encode(&self) -> Bytes {
+        serde_json::to_vec(self).unwrap_or_default().into()
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
+        serde_json::from_slice(bytes).ok()
+    }
+
+    pub(super) fn timeout(&self) -> Duration {
+        Duration::from_millis(self.timeout_ms)
+    }
+}
+
+impl Actor {
+    pub(super) fn on_kernel(&mut self, event: KernelEvent) {
+        match event {
+            KernelEvent::Output(stream) => self.on_output(stream),
+            KernelEvent::Driver(FromDriver::Done(done)) => self.on_done(done),
+            KernelEvent::Driver(FromDriver::Part { n, i }) => self.part_taken(n, i),
+            KernelEvent::Driver(FromDriver::Hello { last, .. }) => self.on_hello(last),
+            KernelEvent::Driver(FromDriver::Ready { .. }) | KernelEvent::Ended(_) => {}
+            KernelEvent::DriverFault(error) => self.driver_fault(&error),
+            KernelEvent::Asked(id) => self.on_asked(id),
+            KernelEvent::Gone { out_of_memory } => self.kernel_gone(out_of_memory),
+        }
+    }
+
+    /// The driver cannot be used any more. The usual reason is that its process has ended, and init is about to tell how.
+    pub(super) fn driver_fault(&mut self, error: &ControlError) {
+        tracing::debug!(error = error as &dyn std::error::Error, "the driver is given up");
+        self.kill_at = Some(Instant::now() + GRACE);
+    }
+
+    /// Every process is gone: the last of the output is taken, what ran is told, and a fresh interpreter boots.
+    fn kernel_gone(&mut self, out_of_memory: bool) {
+        self.take_the_rest();
+        let (status, used) = self.kernel.take().map_or((None, (0, 0)), |kernel| (kernel.exit_status(), kernel.usage()));
+        (self.asked, self.kill_at) = (None, None);
+        self.synchronising = false;
+        tracing::info!(?status, out_of_memory, "interpreter lost");
+        let waiting = self.book.lose();
+        self.lose_running(status, used, out_of_memory);
+        for ticket in waiting {
+            let why = super::execution::state_lost("the interpreter was lost before it ran");
+            self.end_unrun(ticket.id, ticket.job, why);
+        }
+        self.begin_boot();
+        self.publish();
+    }
+
+    pub(super) fn begin_boot(&mut self) {
+        if self.boot.is_some() || self.kernel.is_some() {
+            return;
+        }
+        let supervisor = self.supervisor.clone();
+        let create = create_request(&self.identity, &self.config);
+        self.boot = Some(Box::pin(async move { Kernel::boot(&supervisor, create).await }));
+        self.publish();
+    }
+
+    pub(super) fn on_booted(&mut self, outcome: Result<Kernel, BootError>) {
+        match outcome {
+            Ok(kernel) => {
+                self.kernel = Some(kernel);
+                self.tell(SessionStatus::Active, StatusReason::Restarted, None);
+                self.start_next();
+                self.publish();
+                self.answer_restarts(&Ok(()));
+            }
+            Err(error) => {
+                tracing::error!(error = &error as &dyn std::error::Error, "no interpreter can be started");
+                self.end_waiting("no interpreter could be started");
+                self.tell(SessionStatus::Error, StatusReason::Restarted, None);
+                self.publish_as(SessionStatus::Error, None);
+                self.answer_restarts(&Err(Refusal::SandboxUnavailable(error.to_string())));
+            }
+        }
+    }
+
+    fn answer_restarts(&mut self, answer: &Result<(), Refusal>) {
+        for reply in self.restarts.drain(..) {
+            let _ = reply.send(answer.clone());
+        }
+    }
+
+    /// The kernel lives, the gateway before us does not. What was written meanwhile lies in the pipes and the spools.
+    pub(super) fn adopt(
+        &mut self,
+        mut kernel: Kernel,
+        deadline_ns: Option<u64>,
+        found: Found,
+        known: Vec<(ExecutionId, Fingerprint)>,
+    ) {
+        // Answers to asks of the gateway before us may still come.
+        kernel.number_asks_from(u64::from(rand::random::<u32>()) << 16);
+        let synchronised = kernel.synchronise();
+        self.kernel = Some(kernel);
+        self.synchronising = true;
+        for (at, (ticket, fingerprint)) in self.take_pending(&found, known).into_iter().enumerate() {
+            let after = Seq(found.pending[at].queued.0.saturating_sub(1));
+            match &found.pending[at].begun {
+                Some(begun) if self.running.is_none() => {
+                    self.book.resume(ticket.id.clone(), fingerprint, after);
+                    let running = Running::new(ticket.id, ticket.job, begun.execution_count);
+                    self.running = Some(running.resumed(begun, deadline_ns));
+                }
+                _ => self.book.queue(ticket, fingerprint, after),
+            }
+        }
+        self.flush_unsaved();
+        if let Err(error) = synchronised {
+            self.driver_fault(&error);
+        }
+    }
+
+    /// The driver has said where it stands: either it has ended what runs, and repeats that next, or it never heard of it.
+    fn on_hello(&mut self, last: u64) {
+        self.synchronising = false;
+        match &self.running {
+            Some(running) if running.count > last => self.send_code(),
+            Some(_) => {}
+            None => self.start_next(),
+        }
+    }
+
+    /// The interpreter went with the supervisor or the machine: the session is there, its variables are not.
+    pub(super) fn recover(&mut self, found: Found, known: Vec<(ExecutionId, Fingerprint)>) {
+        self.state_lost = found.execution_count > 0;
+        self.flush_unsaved();
+        for (at, (ticket, fingerprint)) in self.take_pending(&found, known).into_iter().enumerate() {
+            self.book.remember(ticket.id.clone(), fingerprint, Seq(found.pending[at].queued.0.saturating_sub(1)));
+            let count = found.pending[at].begun.as_ref().map_or(0, |begun| begun.execution_count);
+            self.end_interrupted_by_loss(ticket, count);
+        }
+        self.tell(SessionStatus::Active, StatusReason::Recovered, Some(Recovered::Empty));
+    }
+}

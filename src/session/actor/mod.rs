@@ -1,0 +1,353 @@
+//! The actor: sole owner of one session's state, its log and its kernel. One loop, one closed set of events.
+//!
+//! ```text
+//!            execute                 done, fence
+//!   idle ─────────────▶ running ──────────────────▶ idle
+//!     ▲                  │   │ deadline or limit: interrupt, 250 ms, kill
+//!     │                  │   └──▶ stopping ──done──▶ the rest is killed ─▶ idle, state kept
+//!     │ boot             ▼              │ not done
+//!   booting ◀── kernel gone ◀───────────┘  what ran ends with state_lost, what waited with StateLost
+//! ```
+//! Order of promises: a command is in the log before `queued` is told, all output of an execution before its `result`,
+//! and an interrupt has reached the interpreter or nothing before the next execution starts.
+
+mod commands;
+mod execution;
+mod kernel;
+mod output;
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use repltool_protocol::event::{Event, ExecutionState, Recovered, SessionStatus, StatusReason};
+use repltool_protocol::ids::ExecutionId;
+use repltool_protocol::rest::SessionConfig;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::Instant;
+
+use super::admission::{Book, Fingerprint, Rules, Ticket};
+use super::log::{Found, Log, LogError};
+use super::{Command, End, Identity, Refusal, Snapshot};
+use crate::runtime::{BootError, Kernel, KernelEvent};
+use crate::store::Store;
+use crate::supervisor::handle::SupervisorHandle;
+use execution::{Finished, Running};
+use kernel::Job;
+
+/// Code that may wait in one session, in bytes.
+const QUEUE_BYTES: usize = 16 * 1024 * 1024;
+/// After the disk was full, how long until the next try.
+const STALL_RETRY: Duration = Duration::from_millis(500);
+
+/// The settings of all sessions.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Settings {
+    /// Executions that may wait.
+    pub(crate) queue: usize,
+    /// Without use for so long, a session ends.
+    pub(crate) idle_timeout: Duration,
+    /// Nothing ran for so long: shown as idle.
+    pub(crate) idle_after: Duration,
+    /// An ended session stays readable for so long.
+    pub(crate) keep_ended: Duration,
+}
+
+/// What an actor is made of.
+pub(crate) struct Parts {
+    pub(crate) identity: Arc<Identity>,
+    pub(crate) config: SessionConfig,
+    pub(crate) settings: Settings,
+    pub(crate) log: Log,
+    pub(crate) store: Store,
+    pub(crate) supervisor: SupervisorHandle,
+    pub(crate) commands: mpsc::Receiver<Command>,
+    pub(crate) snapshot: watch::Sender<Snapshot>,
+}
+
+/// Where an actor begins.
+pub(crate) enum Origin {
+    /// A new session with its first kernel.
+    New(Kernel),
+    /// The gateway died, the kernel lives.
+    Adopted {
+        /// The kernel, and the deadline that is armed for it.
+        kernel: Kernel,
+        deadline_ns: Option<u64>,
+        found: Found,
+        known: Vec<(ExecutionId, Fingerprint)>,
+    },
+    /// The supervisor or the machine died: the session is there, its state is not.
+    Recovered { found: Found, known: Vec<(ExecutionId, Fingerprint)> },
+    /// The session had ended before: it can be read, and nothing else.
+    Ended { at: jiff::Timestamp, found: Found },
+}
+
+type Boot = Pin<Box<dyn Future<Output = Result<Kernel, BootError>> + Send>>;
+
+/// See the module.
+pub(crate) struct Actor {
+    identity: Arc<Identity>,
+    config: SessionConfig,
+    settings: Settings,
+    log: Log,
+    store: Store,
+    supervisor: SupervisorHandle,
+    commands: mpsc::Receiver<Command>,
+    snapshot: watch::Sender<Snapshot>,
+    book: Book<Job>,
+    kernel: Option<Kernel>,
+    boot: Option<Boot>,
+    running: Option<Running>,
+    /// An ask of init that is not answered: nothing starts before.
+    asked: Option<(u64, Instant)>,
+    /// The driver is given up: its sandbox is killed at this instant, if it has not ended by itself.
+    kill_at: Option<Instant>,
+    /// The driver of an earlier gateway has not said yet where it stands.
+    synchronising: bool,
+    /// To be told in the next result.
+    state_lost: bool,
+    /// Who waits for a fresh interpreter.
+    restarts: Vec<oneshot::Sender<Result<(), Refusal>>>,
+    /// The log could not be written; tried again at this instant. Clocks of executions stand still since `.0`.
+    stalled: Option<(Instant, Instant)>,
+    /// Results that the log had no room for.
+    unsaved: Vec<Finished>,
+    last_activity: Instant,
+    last_ran: Instant,
+    /// Set once the session has ended: until when it can be read.
+    readable_until: Option<Instant>,
+}
+
+enum Wake {
+    Kernel(KernelEvent),
+    Booted(Result<Kernel, BootError>),
+    Command(Command),
+    Timer,
+    /// Every handle is gone, the registry's too.
+    Abandoned,
+}
+
+impl Actor {
+    /// An actor at its beginning.
+    pub(crate) fn new(parts: Parts, origin: Origin) -> Self {
+        let Parts { identity, config, settings, log, store, supervisor, commands, snapshot } = parts;
+        let rules = Rules {
+            queue: settings.queue,
+            queue_bytes: QUEUE_BYTES,
+            max_expressions: identity.limits.max_expressions,
+        };
+        let now = Instant::now();
+        let mut actor = Self {
+            identity,
+            config,
+            settings,
+            log,
+            store,
+            supervisor,
+            commands,
+            snapshot,
+            book: Book::new(rules, 0),
+            kernel: None,
+            boot: None,
+            running: None,
+            asked: None,
+            kill_at: None,
+            synchronising: false,
+            state_lost: false,
+            restarts: Vec::new(),
+            stalled: None,
+            unsaved: Vec::new(),
+            last_activity: now,
+            last_ran: now,
+            readable_until: None,
+        };
+        match origin {
+            Origin::New(kernel) => actor.kernel = Some(kernel),
+            Origin::Adopted { kernel, deadline_ns, found, known } => {
+                actor.book = Book::new(rules, found.execution_count);
+                actor.adopt(kernel, deadline_ns, found, known);
+            }
+            Origin::Recovered { found, known } => {
+                actor.book = Book::new(rules, found.execution_count);
+                actor.recover(found, known);
+            }
+            Origin::Ended { at, found } => {
+                actor.book = Book::new(rules, found.execution_count);
+                actor.stay_ended(at);
+                return actor;
+            }
+        }
+        actor.publish();
+        actor
+    }
+
+    /// Runs until the session has ended and nothing more is to be told of it, or until the gateway drains.
+    pub(crate) async fn run(mut self) {
+        if let Some(until) = self.readable_until {
+            return self.linger(until).await;
+        }
+        loop {
+            let timer = self.next_timer();
+            let read_output = self.stalled.is_none();
+            // Not biased: neither a flood of output nor one of commands may starve the other.
+            let wake = tokio::select! {
+                event = next_event(&mut self.kernel, read_output) => Wake::Kernel(event),
+                booted = until_booted(&mut self.boot) => Wake::Booted(booted),
+                command = self.commands.recv() => command.map_or(Wake::Abandoned, Wake::Command),
+                () = sleep_until(timer) => Wake::Timer,
+            };
+            match wake {
+                Wake::Kernel(event) => self.on_kernel(event),
+                Wake::Booted(outcome) => self.on_booted(outcome),
+                Wake::Command(Command::Terminate(reply)) => return self.terminate(reply).await,
+                Wake::Command(Command::Drain(reply)) => return self.drain(reply),
+                Wake::Command(command) => self.on_command(command),
+                Wake::Timer => self.on_timer(),
+                Wake::Abandoned => return,
+            }
+            if self.is_expired() {
+                return self.expire().await;
+            }
+        }
+    }
+
+    /// The earliest instant at which something is due.
+    fn next_timer(&self) -> Option<Instant> {
+        let stalled = self.stalled.map(|(_, retry)| retry);
+        let running = self.running.as_ref().filter(|_| self.stalled.is_none()).and_then(Running::next_deadline);
+        let asked = self.asked.map(|(_, limit)| limit);
+        let fault = self.kill_at;
+        let idle = (!self.book.is_busy()).then(|| self.last_activity + self.settings.idle_timeout);
+        [stalled, running, asked, fault, idle].into_iter().flatten().min()
+    }
+
+    fn on_timer(&mut self) {
+        let now = Instant::now();
+        if self.stalled.is_some_and(|(_, retry)| now >= retry) {
+            self.unstall();
+        }
+        if self.asked.is_some_and(|(_, limit)| now >= limit) {
+            tracing::warn!("init does not answer; the sandbox is killed");
+            self.asked = None;
+            self.kill();
+        }
+        if self.kill_at.is_some_and(|at| now >= at) {
+            self.kill_at = None;
+            self.kill();
+        }
+        if self.stalled.is_none() {
+            self.enforce(now);
+        }
+    }
+
+    fn is_expired(&self) -> bool {
+        !self.book.is_busy() && Instant::now() >= self.last_activity + self.settings.idle_timeout
+    }
+
+    /// Something was accepted or has ended: the idle timeout starts anew.
+    fn touch(&mut self) {
+        self.last_activity = Instant::now();
+    }
+
+    /// Publishes what readers of the session see.
+    fn publish(&self) {
+        self.publish_as(SessionStatus::Active, None);
+    }
+
+    fn publish_as(&self, status: SessionStatus, ended: Option<End>) {
+        let now = jiff::Timestamp::now();
+        let since = |at: Instant| now - jiff::SignedDuration::try_from(at.elapsed()).unwrap_or_default();
+        let until = |at: Instant, span: Duration| since(at) + jiff::SignedDuration::try_from(span).unwrap_or_default();
+        let busy = self.book.is_busy();
+        self.snapshot.send_replace(Snapshot {
+            status,
+            execution_state: self.execution_state(),
+            last_activity: since(self.last_activity),
+            expression_count: self.book.begun(),
+            expires_at: (!busy).then(|| until(self.last_activity, self.settings.idle_timeout)),
+            idle_at: (!busy).then(|| until(self.last_ran, self.settings.idle_after)),
+            ended,
+        });
+    }
+
+    fn execution_state(&self) -> ExecutionState {
+        match (&self.running, &self.boot) {
+            (Some(_), _) => ExecutionState::Busy,
+            (None, Some(_)) => ExecutionState::Starting,
+            (None, None) => ExecutionState::Idle,
+        }
+    }
+
+    fn tell(&mut self, status: SessionStatus, reason: StatusReason, recovered: Option<Recovered>) {
+        let event =
+            Event::Status { status, execution_state: self.execution_state(), reason: Some(reason), recovered };
+        if let Err(error) = self.log.append(&event) {
+            self.stall(&error);
+        }
+    }
+
+    /// The log cannot be written: output waits in its pipes, clocks stand still, new work is refused, reads go on.
+    fn stall(&mut self, error: &LogError) {
+        let now = Instant::now();
+        let since = self.stalled.map_or(now, |(since, _)| since);
+        if self.stalled.is_none() {
+            tracing::error!(error = error as &dyn std::error::Error, "the session's log cannot be written");
+        }
+        self.stalled = Some((since, now + STALL_RETRY));
+    }
+
+    fn unstall(&mut self) {
+        let Some((since, _)) = self.stalled.take() else { return };
+        if !self.flush_unsaved() {
+            self.stalled = Some((since, Instant::now() + STALL_RETRY));
+            return;
+        }
+        let stood = since.elapsed();
+        self.delay_deadline(stood);
+        tracing::info!(stood = ?stood, "the session's log can be written again");
+        self.start_next();
+    }
+
+    /// Work of an earlier gateway that is in the log without a result: the first may run, the others wait.
+    fn take_pending(&mut self, found: &Found, known: Vec<(ExecutionId, Fingerprint)>) -> Vec<(Ticket<Job>, Fingerprint)> {
+        for (id, fingerprint) in known {
+            self.book.remember(id, fingerprint, repltool_protocol::ids::Seq(0));
+        }
+        found
+            .pending
+            .iter()
+            .filter_map(|pending| {
+                let job = Job::decode(&pending.command.body)?;
+                let fingerprint = Fingerprint::of(&job.code);
+                let bytes = job.code.len();
+                Some((Ticket { id: pending.command.id.clone(), job, bytes }, fingerprint))
+            })
+            .collect()
+    }
+}
+
+async fn next_event(kernel: &mut Option<Kernel>, read_output: bool) -> KernelEvent {
+    match kernel {
+        Some(kernel) => kernel.next(read_output).await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn until_booted(boot: &mut Option<Boot>) -> Result<Kernel, BootError> {
+    match boot {
+        Some(future) => {
+            let outcome = future.await;
+            *boot = None;
+            outcome
+        }
+        None => std::future::pending().await,
+    }
+}
+
+async fn sleep_until(instant: Option<Instant>) {
+    match instant {
+        Some(instant) => tokio::time::sleep_until(instant).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,114 @@
+//! Output: from the pipes of the kernel into the log.
+
+use repltool_protocol::event::{Limit, StreamName};
+use tokio::time::Instant;
+
+use super::Actor;
+use super::execution::Cause;
+use crate::session::log::Edge;
+
+/// The most that one event carries.
+const PIECE: usize = 64 * 1024;
+const BOTH: [StreamName; 2] = [StreamName::Stdout, StreamName::Stderr];
+
+impl Actor {
+    /// Takes one piece of a stream and announces it.
+    pub(super) fn on_output(&mut self, stream: StreamName) {
+        self.pump(stream, Edge::Hold);
+    }
+
+    /// Takes at most one piece. Says how much that was; `None` if there was nothing or it could not be stored.
+    fn pump(&mut self, stream: StreamName, edge: Edge) -> Option<usize> {
+        let room = self.room();
+        if room == 0 {
+            return self.throw_away(stream);
+        }
+        let kernel = self.kernel.as_mut()?;
+        let log = &mut self.log;
+        let took = kernel.read(stream, |pipe| match log.splice(stream, pipe, room.min(PIECE)) {
+            Ok(took) => Ok(Some(took)),
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => Ok(None),
+            Err(error) => Err(error),
+        });
+        let took = match took {
+            Ok(took) => took?,
+            Err(source) => {
+                self.stall(&crate::session::log::LogError::Full(source));
+                return None;
+            }
+        };
+        if let Some(running) = &mut self.running {
+            running.kept += took as u64;
+        }
+        self.announce(stream, edge);
+        Some(took)
+    }
+
+    fn announce(&mut self, stream: StreamName, edge: Edge) {
+        let id = self.running.as_ref().map(|running| &running.id);
+        if let Err(error) = self.log.announce(stream, id, edge) {
+            self.stall(&error);
+        }
+    }
+
+    /// Bytes that the running execution may still print; without one there is no limit here.
+    fn room(&self) -> usize {
+        let Some(running) = &self.running else { return PIECE };
+        let left = self.identity.limits.max_output_size.saturating_sub(running.kept);
+        usize::try_from(left).unwrap_or(usize::MAX)
+    }
+
+    /// Past the limit the program must not block in a write while it is being stopped.
+    fn throw_away(&mut self, stream: StreamName) -> Option<usize> {
+        let dropped = self.kernel.as_mut()?.discard(stream);
+        if dropped == 0 {
+            return None;
+        }
+        if let Some(running) = &mut self.running {
+            running.dropped += dropped as u64;
+        }
+        self.stop(Cause::Limit(Limit::Output));
+        Some(dropped)
+    }
+
+    /// What lies in the pipes at this moment, and no more: a job in the background that goes on writing delays nothing.
+    fn take_pending_output(&mut self) {
+        for stream in BOTH {
+            let Some(kernel) = &self.kernel else { return };
+            let mut left = kernel.pending(stream);
+            while left > 0 {
+                match self.pump(stream, Edge::Hold) {
+                    Some(took) if took > 0 => left = left.saturating_sub(took),
+                    _ => break,
+                }
+            }
+        }
+    }
+
+    /// The end of an execution: all it wrote comes before its result.
+    pub(super) fn fence(&mut self) {
+        self.take_pending_output();
+        for stream in BOTH {
+            let cut = self.running.as_ref().is_some_and(|running| running.dropped > 0);
+            self.announce(stream, if cut { Edge::Cut } else { Edge::Flush });
+        }
+    }
+
+    /// What was written while nothing ran belongs to no execution.
+    pub(super) fn drain_pipes(&mut self) {
+        self.take_pending_output();
+        for stream in BOTH {
+            self.announce(stream, Edge::Flush);
+        }
+    }
+
+    /// Every writer is gone: takes all that is left.
+    pub(super) fn take_the_rest(&mut self) {
+        let begun = Instant::now();
+        for stream in BOTH {
+            while self.pump(stream, Edge::Hold).is_some_and(|took| took > 0) {}
+        }
+        self.fence();
+        tracing::trace!(took = ?begun.elapsed(), "pipes are empty");
+    }
+}

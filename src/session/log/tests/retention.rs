@@ -1,0 +1,146 @@
+//! What is no longer kept is a gap with exact ends, and what waits to be run is never dropped.
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// The numbers after `after` that these items account for; they must follow each other.
+fn account(items: &[Item], after: Seq) -> Seq {
+    items.iter().fold(after, |at, item| match item {
+        Item::Event(event) => {
+            assert_eq!(event.seq, at.next());
+            event.seq
+        }
+        Item::Gap { from, to } => {
+            assert!(*from == at.next() && to >= from, "{item:?} after {at}");
+            *to
+        }
+        Item::End => at,
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+
+    #[test]
+    fn slow_readers_get_everything_or_an_exact_gap(
+        acts in proptest::collection::vec((0usize..10, 1usize..200), 1..400),
+        segment in 256u64..600,
+    ) {
+        let dir = tempfile::tempdir().unwrap();
+        let limits = limits(8 * segment, segment);
+        let (mut log, mut reader) = Log::create(dir.path(), limits).unwrap();
+        let pipes = Pipes::new();
+        let mut fast = reader.cursor(None);
+        let mut slow = reader.cursor(None);
+        let (mut told, mut slow_at) = (Vec::new(), Seq(0));
+        let mut waiting = Vec::new();
+        for (n, (act, len)) in acts.into_iter().enumerate() {
+            match act {
+                0..=5 => drop(pipes.print(&mut log, STREAMS[act % 2], &"x".repeat(len), Some(&id("e1")))),
+                6 => drop(log.append(&status()).unwrap()),
+                7 => {
+                    let items: Vec<_> = (0..len).map_while(|_| slow.try_next().unwrap()).collect();
+                    slow_at = account(&items, slow_at);
+                    prop_assert_eq!(slow_at, slow.position());
+                    for item in items {
+                        if let Item::Event(event) = item {
+                            prop_assert_eq!(&told[event.seq.0 as usize - 1], &Item::Event(event));
+                        }
+                    }
+                }
+                8 if waiting.len() < 3 => {
+                    let command = command(&format!("c{n}"), len / 2);
+                    log.accept(&command).unwrap();
+                    let begun = (n % 2 == 0).then(|| Begun { execution_count: n as u64 + 1, timestamp: "2026-04-08T10:30:05.123Z".into() });
+                    if begun.is_some() {
+                        log.append(&started(&command.id, n as u64 + 1)).unwrap();
+                    }
+                    waiting.push((command, begun));
+                }
+                8 => drop(log.append(&result(&waiting.remove(0).0.id)).unwrap()),
+                _ => {
+                    let last = log.last_seq();
+                    told.extend(all(&mut fast));
+                    drop(log);
+                    let found;
+                    (log, reader, found) = Log::open(dir.path(), limits, Tail::Trusted).unwrap();
+                    prop_assert_eq!(found.last_seq, last);
+                    let pending: Vec<_> = found.pending.into_iter().map(|it| (it.command, it.begun)).collect();
+                    prop_assert_eq!(&pending, &waiting);
+                    fast = reader.cursor(Some(last));
+                    slow = reader.cursor(Some(slow_at));
+                }
+            }
+            told.extend(all(&mut fast));
+            prop_assert_eq!(told.len() as u64, log.last_seq().0, "the fast reader missed something");
+            prop_assert_eq!(log.bytes(), bytes_on_disk(dir.path()));
+            prop_assert!(log.bytes() <= limits.session_bytes + 2 * segment + 2000, "{} bytes", log.bytes());
+        }
+        let fresh = since(&reader, 0);
+        prop_assert_eq!(account(&fresh, Seq(0)), log.last_seq());
+        if log.first_seq() > Seq(1) {
+            prop_assert_eq!(&fresh[0], &Item::Gap { from: Seq(1), to: Seq(log.first_seq().0 - 1) });
+        }
+        prop_assert_eq!(fresh.iter().filter(|item| matches!(item, Item::Gap { .. })).count(), usize::from(log.first_seq() > Seq(1)));
+        prop_assert_eq!(reader.kept_from(), log.first_seq());
+    }
+}
+
+#[test]
+fn code_that_is_larger_than_the_log_may_be_is_kept_until_its_result() {
+    let dir = tempfile::tempdir().unwrap();
+    let limits = limits(4096, 512);
+    let (mut log, _reader) = Log::create(dir.path(), limits).unwrap();
+    let large = command("large", 10_000);
+    log.accept(&large).unwrap();
+    for _ in 0..50 {
+        log.append(&status()).unwrap();
+    }
+    drop(log);
+    let (mut log, _reader, found) = Log::open(dir.path(), limits, Tail::Trusted).unwrap();
+    assert_eq!(found.pending.iter().map(|it| &it.command).collect::<Vec<_>>(), [&large]);
+    assert!(log.bytes() < 2 * 10_000 + 4096);
+    log.append(&result(&large.id)).unwrap();
+    for _ in 0..50 {
+        log.append(&status()).unwrap();
+    }
+    assert!(log.bytes() <= 4096 && bytes_on_disk(dir.path()) <= 4096);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn readers_race_with_retention_and_never_see_a_hole() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut log, reader) = Log::create(dir.path(), limits(16 * 1024, 1024)).unwrap();
+    let readers: Vec<_> = (0..4)
+        .map(|_| {
+            let mut cursor = reader.cursor(Some(Seq(0)));
+            tokio::task::spawn(async move {
+                let mut at = Seq(0);
+                loop {
+                    let item = cursor.next().await.unwrap();
+                    if item == Item::End {
+                        return at;
+                    }
+                    at = account(std::slice::from_ref(&item), at);
+                    if let Item::Event(event) = item {
+                        let text = String::from_utf8(event.json.to_vec()).unwrap();
+                        assert!(text.contains(&format!("<{}>", event.seq)) && !text.contains("\\u0000"), "{text}");
+                    }
+                }
+            })
+        })
+        .collect();
+    let pipes = Pipes::new();
+    for n in 1..=20_000u64 {
+        let line = format!("<{n}>{}", "-".repeat(n as usize % 90));
+        pipes.print(&mut log, STREAMS[n as usize % 2], &line, None);
+        if n % 64 == 0 {
+            tokio::task::yield_now().await;
+        }
+    }
+    log.end();
+    for reader in readers {
+        assert_eq!(reader.await.unwrap(), Seq(20_000));
+    }
+}

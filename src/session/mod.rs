@@ -1,0 +1,281 @@
+//! Sessions: what a client owns. Nothing here knows HTTP, sockets, tokens or frames.
+//!
+//! ```text
+//!            create                    started           result
+//!   (none) ─────────▶ starting ─────▶ idle ⇄ busy ─────────────▶ idle
+//!                        ▲              │       │ interpreter lost, restart
+//!                        └──────────────┴───────┘
+//!   any ── terminate ──▶ deleted          any ── interpreter cannot be replaced ──▶ error
+//! ```
+//!
+//! One task, the [`actor`], owns a session's state, its log and its kernel. A [`SessionHandle`] is the only way in:
+//! commands go through a bounded channel, events come back through the log.
+
+pub mod actor;
+pub mod admission;
+pub mod log;
+pub mod registry;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use repltool_protocol::event::{ExecutionState, SessionStatus};
+use repltool_protocol::ids::{ExecutionId, Seq, SessionId};
+use repltool_protocol::rest::{HistoryEntry, Language, ResourceLimits, SandboxMode, Session, SessionConfig};
+use tokio::sync::{mpsc, oneshot, watch};
+
+use crate::store::Store;
+use crate::supervisor::link::Create;
+
+/// Why a command was refused. The session is as it was before.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// The queue is full.
+    #[error("{0} executions wait already; wait for one to end")]
+    Busy(usize),
+    /// The same execution id was used for other code.
+    #[error("execution id {0} was used for other code or options")]
+    Conflict(ExecutionId),
+    /// `max_expressions` is reached.
+    #[error("the session has run its {0} executions; create a new one")]
+    ExpressionLimit(u64),
+    /// The session has ended.
+    #[error("the session has ended")]
+    Gone,
+    /// The gateway is about to stop.
+    #[error("the server is about to stop; connect again")]
+    Draining,
+    /// No room for the command or its output.
+    #[error("the server's disk is full; what is stored can still be read")]
+    StorageFull,
+    /// No interpreter can be had.
+    #[error("no interpreter could be started: {0}")]
+    SandboxUnavailable(String),
+    /// A fault of the server, told in its log.
+    #[error("internal fault")]
+    Internal,
+}
+
+/// An execution to run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Execute {
+    /// The client's name for it, or none.
+    pub id: Option<ExecutionId>,
+    /// What to run; the caller has checked its length.
+    pub code: String,
+    /// From the start of the execution.
+    pub timeout: Duration,
+    /// What the program reads from standard input.
+    pub stdin: Option<String>,
+}
+
+/// An execution that is stored, and will run or end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Accepted {
+    /// Its name.
+    pub id: ExecutionId,
+    /// Reading the log after this number meets every event of the execution.
+    pub after: Seq,
+}
+
+/// How a session ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// A client terminated it.
+    Terminated,
+    /// Nobody used it for its idle timeout.
+    IdleTimeout,
+}
+
+/// What changes in the life of a session; published by the actor.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Snapshot {
+    /// Whether it can be used.
+    pub status: SessionStatus,
+    /// What the interpreter does.
+    pub execution_state: ExecutionState,
+    /// When it was last used.
+    pub last_activity: jiff::Timestamp,
+    /// Executions so far.
+    pub expression_count: u64,
+    /// When it ends if nobody uses it.
+    pub expires_at: Option<jiff::Timestamp>,
+    /// When it is shown as idle.
+    pub idle_at: Option<jiff::Timestamp>,
+    /// Set once the session has ended.
+    pub ended: Option<End>,
+}
+
+/// What never changes in the life of a session.
+#[derive(Debug, Clone)]
+pub struct Identity {
+    /// Names the session.
+    pub id: SessionId,
+    /// Subject of the token that created it.
+    pub owner: String,
+    /// As it was asked for.
+    pub language: Language,
+    /// Sandbox level.
+    pub sandbox_mode: SandboxMode,
+    /// What it may use.
+    pub limits: ResourceLimits,
+    /// When it was created.
+    pub created_at: jiff::Timestamp,
+}
+
+/// What the actor is asked. The sender may go away: a command that was queued is carried out all the same.
+#[derive(Debug)]
+pub enum Command {
+    /// See [`SessionHandle::execute`].
+    Execute(Execute, oneshot::Sender<Result<Accepted, Refusal>>),
+    /// See [`SessionHandle::interrupt`].
+    Interrupt(Option<ExecutionId>, oneshot::Sender<Result<(), Refusal>>),
+    /// See [`SessionHandle::restart`].
+    Restart(oneshot::Sender<Result<(), Refusal>>),
+    /// See [`SessionHandle::terminate`].
+    Terminate(oneshot::Sender<()>),
+    /// The server stops; the session is kept.
+    Drain(oneshot::Sender<()>),
+}
+
+/// Commands that wait for a session's actor; a caller beyond that waits for room.
+pub const COMMAND_QUEUE: usize = 64;
+
+/// The way into a session. Cheap to clone; the session outlives its handles.
+#[derive(Debug, Clone)]
+pub struct SessionHandle {
+    identity: Arc<Identity>,
+    commands: mpsc::Sender<Command>,
+    snapshot: watch::Receiver<Snapshot>,
+    log: log::LogReader,
+    store: Store,
+}
+
+impl SessionHandle {
+    /// Joins the ends that an actor was given.
+    pub fn new(
+        identity: Arc<Identity>,
+        commands: mpsc::Sender<Command>,
+        snapshot: watch::Receiver<Snapshot>,
+        log: log::LogReader,
+        store: Store,
+    ) -> Self {
+        Self { identity, commands, snapshot, log, store }
+    }
+
+    /// What never changes.
+    pub fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// What changes, as it is now.
+    pub fn snapshot(&self) -> Snapshot {
+        self.snapshot.borrow().clone()
+    }
+
+    /// The session as its owner sees it.
+    pub fn describe(&self) -> Session {
+        let now = self.snapshot();
+        Session {
+            session_id: self.identity.id.clone(),
+            language: self.identity.language,
+            created_at: timestamp(self.identity.created_at),
+            last_activity: timestamp(now.last_activity),
+            status: match now.idle_at {
+                Some(at) if now.status == SessionStatus::Active && jiff::Timestamp::now() >= at => SessionStatus::Idle,
+                _ => now.status,
+            },
+            execution_state: now.execution_state,
+            resource_limits: self.identity.limits,
+            sandbox_mode: self.identity.sandbox_mode,
+            owner: self.identity.owner.clone(),
+            expression_count: now.expression_count,
+            last_seq: self.log.last_seq().0,
+            expires_at: now.expires_at.map(timestamp),
+        }
+    }
+
+    /// The session's event log.
+    pub fn log(&self) -> &log::LogReader {
+        &self.log
+    }
+
+    /// Stores an execution and queues it. The same id with the same code follows the execution that has it already.
+    ///
+    /// # Errors
+    /// See [`Refusal`].
+    ///
+    /// # Cancel safety
+    /// Not cancel-safe in one point: a caller that goes away may have queued the execution, which is then run.
+    pub async fn execute(&self, execute: Execute) -> Result<Accepted, Refusal> {
+        self.ask(|reply| Command::Execute(execute, reply)).await?
+    }
+
+    /// Interrupts an execution and keeps the state: the one that runs, or the named one (a queued one is cancelled, a
+    /// finished one is left).
+    ///
+    /// # Errors
+    /// See [`Refusal`].
+    pub async fn interrupt(&self, id: Option<ExecutionId>) -> Result<(), Refusal> {
+        self.ask(|reply| Command::Interrupt(id, reply)).await?
+    }
+
+    /// Replaces the interpreter. What runs and what waits ends with `StateLost`.
+    ///
+    /// # Errors
+    /// See [`Refusal`].
+    pub async fn restart(&self) -> Result<(), Refusal> {
+        self.ask(Command::Restart).await?
+    }
+
+    /// Ends the session and deletes all that belongs to it. Returns when its processes are gone.
+    ///
+    /// # Errors
+    /// [`Refusal::Gone`] if it has ended already.
+    pub async fn terminate(&self) -> Result<(), Refusal> {
+        self.ask(Command::Terminate).await
+    }
+
+    /// A page of past executions, oldest first, and how many there are.
+    ///
+    /// # Errors
+    /// [`Refusal::Internal`] if the store cannot be read.
+    pub async fn history(&self, limit: u64, offset: u64) -> Result<(u64, Vec<HistoryEntry>), Refusal> {
+        self.store.history(&self.identity.id, limit, offset).await.map_err(|error| {
+            tracing::error!(session = %self.identity.id, error = &error as &dyn std::error::Error, "history cannot be read");
+            Refusal::Internal
+        })
+    }
+
+    async fn ask<T>(&self, command: impl FnOnce(oneshot::Sender<T>) -> Command) -> Result<T, Refusal> {
+        let (reply, answer) = oneshot::channel();
+        self.commands.send(command(reply)).await.map_err(|_| Refusal::Gone)?;
+        answer.await.map_err(|_| Refusal::Gone)
+    }
+}
+
+/// A name for an execution whose client gave none: 128 random bits.
+fn new_execution_id() -> ExecutionId {
+    format!("{:032x}", rand::random::<u128>()).parse().expect("32 hex digits are an id")
+}
+
+/// What the supervisor is asked for on behalf of a session.
+fn create_request(identity: &Identity, config: &SessionConfig) -> Create {
+    // A process may take the CPU time of many executions; what one execution may take is not enforced by this ceiling.
+    let cpu_seconds = identity.limits.max_cpu_time.saturating_mul(identity.limits.max_expressions).max(3600);
+    Create {
+        request: 0,
+        session: identity.id.clone(),
+        language: identity.language,
+        mode: identity.sandbox_mode,
+        environment: config.environment.iter().map(|(name, value)| (name.clone(), value.clone())).collect(),
+        working_directory: config.working_directory.clone(),
+        memory_bytes: identity.limits.max_memory_mb << 20,
+        cpu_seconds,
+    }
+}
+
+/// RFC 3339 in UTC with milliseconds.
+pub fn timestamp(at: jiff::Timestamp) -> String {
+    format!("{at:.3}")
+}

@@ -1,0 +1,376 @@
+//! Every session of this gateway: creates within caps, looks up, takes up after a restart, drains. Never runs code.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use dashmap::DashMap;
+use futures::FutureExt;
+use repltool_protocol::event::{ExecutionState, SessionStatus};
+use repltool_protocol::ids::{ExecutionId, SessionId};
+use repltool_protocol::rest::SessionConfig;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
+use tokio_util::task::TaskTracker;
+use tracing::Instrument;
+
+use super::actor::{Actor, Origin, Parts, Settings};
+use super::admission::Fingerprint;
+use super::log::{Found, Log, LogError, LogLimits, LogReader, Tail};
+use super::{COMMAND_QUEUE, Command, Identity, SessionHandle, Snapshot, create_request};
+use crate::config::Config;
+use crate::runtime::{BootError, Kernel};
+use crate::store::{SessionRow, Store, StoreError};
+use crate::supervisor::handle::{Delivered, SupervisorHandle};
+
+/// Pages of history read at a start, to know the executions that were.
+const HISTORY_PAGE: u64 = 1000;
+
+/// Why there is no new session.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CreateError {
+    /// The subject has as many as it may.
+    #[error("you have {0} sessions already; delete one")]
+    PerSubject(usize),
+    /// The server has as many as it may.
+    #[error("the server has its {0} sessions; try again later")]
+    Total(usize),
+    /// No interpreter could be started.
+    #[error("no interpreter could be started: {0}")]
+    SandboxUnavailable(String),
+    /// A field that only this server can judge.
+    #[error("{field}: {message}")]
+    Invalid {
+        /// Its path.
+        field: String,
+        /// What is wrong.
+        message: String,
+    },
+    /// No room for its log.
+    #[error("the server's disk is full")]
+    StorageFull,
+    /// The gateway is about to stop.
+    #[error("the server is about to stop; connect again")]
+    Draining,
+    /// A fault of the server, told in its log.
+    #[error("internal fault")]
+    Internal,
+}
+
+/// Why sessions of an earlier run could not be taken up.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The store cannot be read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The folder of logs cannot be made.
+    #[error("the folder of logs cannot be made")]
+    Folder(#[source] std::io::Error),
+}
+
+/// Every session. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Registry {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    sessions: DashMap<SessionId, SessionHandle>,
+    total: Arc<Semaphore>,
+    subjects: DashMap<String, Arc<Semaphore>>,
+    max: usize,
+    max_per_subject: usize,
+    settings: Settings,
+    log_limits: LogLimits,
+    logs: PathBuf,
+    store: Store,
+    supervisor: SupervisorHandle,
+    tasks: TaskTracker,
+    draining: AtomicBool,
+}
+
+/// What a session holds of the caps, for as long as it is there.
+type Permits = (OwnedSemaphorePermit, OwnedSemaphorePermit);
+
+impl Registry {
+    /// A registry over the logs in `root`, without sessions.
+    ///
+    /// # Errors
+    /// [`OpenError::Folder`].
+    pub fn new(config: &Config, root: &Path, store: Store, supervisor: SupervisorHandle) -> Result<Self, OpenError> {
+        let logs = root.join("sessions");
+        std::fs::create_dir_all(&logs).map_err(OpenError::Folder)?;
+        let seconds = Duration::from_secs;
+        let shared = Shared {
+            sessions: DashMap::new(),
+            total: Arc::new(Semaphore::new(config.sessions.max)),
+            subjects: DashMap::new(),
+            max: config.sessions.max,
+            max_per_subject: config.sessions.max_per_subject,
+            settings: Settings {
+                queue: config.sessions.queue,
+                idle_timeout: seconds(config.sessions.idle_timeout_s),
+                idle_after: seconds(config.sessions.idle_after_s),
+                keep_ended: seconds(config.store.keep_ended_s),
+            },
+            log_limits: LogLimits::new(config.store.session_mb << 20),
+            logs,
+            store,
+            supervisor,
+            tasks: TaskTracker::new(),
+            draining: AtomicBool::new(false),
+        };
+        Ok(Self { shared: Arc::new(shared) })
+    }
+
+    /// Takes up the sessions of an earlier run: with the kernels that live, without the others.
+    ///
+    /// # Errors
+    /// [`OpenError::Store`]. A session whose log cannot be read is told in the server's log and left out.
+    pub async fn take_up(&self, mut kernels: Vec<Delivered>, tail: Tail) -> Result<(), OpenError> {
+        for row in self.shared.store.sessions().await? {
+            let kernel = kernels
+                .iter()
+                .rposition(|delivered| delivered.held.session == row.id)
+                .map(|at| kernels.swap_remove(at));
+            let id = row.id.clone();
+            if let Err(error) = self.take_up_one(row, kernel, tail).await {
+                tracing::error!(session = %id, error = &error as &dyn std::error::Error, "a session cannot be taken up");
+            }
+        }
+        for orphan in kernels {
+            tracing::warn!(session = %orphan.held.session, "a sandbox without a session is killed");
+            self.shared.supervisor.release(&orphan.held.session);
+        }
+        Ok(())
+    }
+
+    async fn take_up_one(&self, row: SessionRow, kernel: Option<Delivered>, tail: Tail) -> Result<(), LogError> {
+        let dir = self.shared.logs.join(row.id.as_str());
+        let (log, reader, found) = Log::open(&dir, self.shared.log_limits, tail)?;
+        let known = self.known_executions(&row.id).await;
+        let identity = Arc::new(Identity {
+            id: row.id,
+            owner: row.owner,
+            language: row.config.language,
+            sandbox_mode: row.config.sandbox_mode,
+            limits: row.config.resource_limits,
+            created_at: row.created_at,
+        });
+        let origin = match (row.ended_at, kernel) {
+            (Some(at), _) => Origin::Ended { at, found },
+            (None, Some(delivered)) => self.adopted(delivered, found, known),
+            (None, None) => Origin::Recovered { found, known },
+        };
+        // Sessions that were there are kept, also where the caps are smaller now.
+        let permits = self.permits(&identity.owner).ok();
+        self.run(identity, row.config, log, reader, permits, origin);
+        Ok(())
+    }
+
+    fn adopted(&self, delivered: Delivered, found: Found, known: Vec<(ExecutionId, Fingerprint)>) -> Origin {
+        let deadline_ns = delivered.held.deadline_ns;
+        match Kernel::new(self.shared.supervisor.clone(), delivered) {
+            Ok(kernel) => Origin::Adopted { kernel, deadline_ns, found, known },
+            Err(error) => {
+                tracing::error!(%error, "a kernel cannot be taken over");
+                Origin::Recovered { found, known }
+            }
+        }
+    }
+
+    async fn known_executions(&self, id: &SessionId) -> Vec<(ExecutionId, Fingerprint)> {
+        let mut known = Vec::new();
+        while let Ok((total, page)) = self.shared.store.history(id, HISTORY_PAGE, known.len() as u64).await {
+            let last = page.is_empty();
+            known.extend(page.into_iter().map(|entry| (entry.execution_id, Fingerprint::of(&entry.code))));
+            if last || known.len() as u64 >= total {
+                break;
+            }
+        }
+        known
+    }
+
+    /// Creates a session and waits until its interpreter is ready.
+    ///
+    /// # Errors
+    /// See [`CreateError`].
+    ///
+    /// # Cancel safety
+    /// A session whose caller goes away while it boots is not created.
+    pub async fn create(&self, owner: &str, config: SessionConfig) -> Result<SessionHandle, CreateError> {
+        if !self.ready() {
+            return Err(CreateError::Draining);
+        }
+        let permits = self.permits(owner)?;
+        let identity = Arc::new(Identity {
+            id: new_session_id(),
+            owner: owner.to_owned(),
+            language: config.language,
+            sandbox_mode: config.sandbox_mode,
+            limits: config.resource_limits,
+            created_at: jiff::Timestamp::now(),
+        });
+        let kernel = Kernel::boot(&self.shared.supervisor, create_request(&identity, &config)).await.map_err(|error| {
+            self.shared.supervisor.release(&identity.id);
+            unavailable(&error)
+        })?;
+        let (log, reader) = self.store_new(&identity, &config).await.inspect_err(|_| {
+            self.shared.supervisor.release(&identity.id);
+        })?;
+        tracing::info!(session = %identity.id, language = ?identity.language, mode = ?identity.sandbox_mode, "created");
+        Ok(self.run(identity, config, log, reader, Some(permits), Origin::New(kernel)))
+    }
+
+    async fn store_new(&self, identity: &Identity, config: &SessionConfig) -> Result<(Log, LogReader), CreateError> {
+        let dir = self.shared.logs.join(identity.id.as_str());
+        let (log, reader) = Log::create(&dir, self.shared.log_limits).map_err(|error| match error {
+            LogError::Full(_) => CreateError::StorageFull,
+            error => internal(&error),
+        })?;
+        let row = SessionRow {
+            id: identity.id.clone(),
+            owner: identity.owner.clone(),
+            config: config.clone(),
+            created_at: identity.created_at,
+            ended_at: None,
+        };
+        match self.shared.store.create_session(row).await {
+            Ok(()) => Ok((log, reader)),
+            Err(error) => {
+                let _ = log.delete();
+                Err(if error.is_full() { CreateError::StorageFull } else { internal(&error) })
+            }
+        }
+    }
+
+    /// Starts the actor of a session and makes it known.
+    fn run(
+        &self,
+        identity: Arc<Identity>,
+        config: SessionConfig,
+        log: Log,
+        reader: LogReader,
+        permits: Option<Permits>,
+        origin: Origin,
+    ) -> SessionHandle {
+        let (sender, commands) = mpsc::channel(COMMAND_QUEUE);
+        let (snapshot, watched) = watch::channel(first_snapshot(&identity));
+        let shared = &self.shared;
+        let handle = SessionHandle::new(identity.clone(), sender, watched, reader, shared.store.clone());
+        let parts = Parts {
+            identity: identity.clone(),
+            config,
+            settings: shared.settings,
+            log,
+            store: shared.store.clone(),
+            supervisor: shared.supervisor.clone(),
+            commands,
+            snapshot,
+        };
+        shared.sessions.insert(identity.id.clone(), handle.clone());
+        let span = tracing::info_span!("session", id = %identity.id);
+        let registry = self.clone();
+        let actor = async move {
+            // A panic ends this session and no other; its kernel is killed as it is dropped.
+            let outcome = std::panic::AssertUnwindSafe(Actor::new(parts, origin).run()).catch_unwind().await;
+            if outcome.is_err() {
+                tracing::error!("a fault ended the session");
+                registry.shared.supervisor.release(&identity.id);
+            }
+            registry.forget(&identity, permits);
+        };
+        shared.tasks.spawn(actor.instrument(span));
+        handle
+    }
+
+    fn forget(&self, identity: &Identity, permits: Option<Permits>) {
+        self.shared.sessions.remove(&identity.id);
+        drop(permits);
+        let max = self.shared.max_per_subject;
+        self.shared.subjects.remove_if(&identity.owner, |_, held| held.available_permits() == max);
+    }
+
+    fn permits(&self, owner: &str) -> Result<Permits, CreateError> {
+        let total = self.shared.total.clone().try_acquire_owned().map_err(|_| CreateError::Total(self.shared.max))?;
+        let max = self.shared.max_per_subject;
+        // The entry is locked while the permit is taken, so it cannot be removed in between.
+        let subject = self.shared.subjects.entry(owner.to_owned()).or_insert_with(|| Arc::new(Semaphore::new(max)));
+        let own = subject.clone().try_acquire_owned().map_err(|_| CreateError::PerSubject(max))?;
+        Ok((total, own))
+    }
+
+    /// A session by its name.
+    pub fn get(&self, id: &SessionId) -> Option<SessionHandle> {
+        self.shared.sessions.get(id).map(|entry| entry.value().clone())
+    }
+
+    /// The sessions of one owner, or all of them, oldest first.
+    pub fn list(&self, owner: Option<&str>) -> Vec<SessionHandle> {
+        let mut handles: Vec<_> = self
+            .shared
+            .sessions
+            .iter()
+            .filter(|entry| owner.is_none_or(|owner| entry.identity().owner == owner))
+            .map(|entry| entry.value().clone())
+            .collect();
+        handles.sort_by(|a, b| {
+            let (a, b) = (a.identity(), b.identity());
+            a.created_at.cmp(&b.created_at).then_with(|| a.id.cmp(&b.id))
+        });
+        handles
+    }
+
+    /// Whether sessions can be created.
+    pub fn ready(&self) -> bool {
+        !self.shared.draining.load(Ordering::Relaxed)
+    }
+
+    /// Refuses new sessions from now on.
+    pub fn refuse(&self) {
+        self.shared.draining.store(true, Ordering::Relaxed);
+    }
+
+    /// Tells every session that the server stops, and waits until each has settled its log.
+    pub async fn drain(&self) {
+        self.refuse();
+        let handles: Vec<_> = self.shared.sessions.iter().map(|entry| entry.value().clone()).collect();
+        for handle in handles {
+            let (reply, answer) = oneshot::channel();
+            if handle.commands.send(Command::Drain(reply)).await.is_ok() {
+                let _ = answer.await;
+            }
+        }
+        self.shared.tasks.close();
+        self.shared.tasks.wait().await;
+    }
+}
+
+fn first_snapshot(identity: &Identity) -> Snapshot {
+    Snapshot {
+        status: SessionStatus::Active,
+        execution_state: ExecutionState::Starting,
+        last_activity: identity.created_at,
+        expression_count: 0,
+        expires_at: None,
+        idle_at: None,
+        ended: None,
+    }
+}
+
+/// 22 letters and digits: 131 bits that nobody can guess (SEC-004).
+fn new_session_id() -> SessionId {
+    use rand::distr::{Alphanumeric, SampleString};
+    Alphanumeric.sample_string(&mut rand::rng(), 22).parse().expect("22 letters and digits are an id")
+}
+
+fn unavailable(error: &BootError) -> CreateError {
+    tracing::error!(error = error as &dyn std::error::Error, "no interpreter can be started");
+    CreateError::SandboxUnavailable(error.to_string())
+}
+
+fn internal(error: &(dyn std::error::Error + 'static)) -> CreateError {
+    tracing::error!(error, "a session cannot be stored");
+    CreateError::Internal
+}

@@ -1,0 +1,75 @@
+//! What a session keeps across its sandboxes: its working directory and the users that its processes run as.
+
+use std::collections::{BTreeSet, HashMap};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use repltool_protocol::ids::SessionId;
+
+use crate::sandbox::{Identity, workdir};
+
+/// Inodes of a working directory for each MiB of it: enough for many small files, too few to fill the host's memory.
+const INODES_PER_MB: u64 = 256;
+
+struct Home {
+    workdir: OwnedFd,
+    identity: Identity,
+    slot: u32,
+}
+
+/// The homes of all sessions that have had a sandbox.
+pub(super) struct Homes {
+    homes: HashMap<SessionId, Home>,
+    /// Where the supervisor may use users of its own: the first one, given to the gateway.
+    base_uid: Option<u32>,
+    free: BTreeSet<u32>,
+    next_slot: u32,
+    disk_mb: u64,
+}
+
+impl Homes {
+    pub(super) fn new(base_uid: Option<u32>, disk_mb: u64) -> Self {
+        Self { homes: HashMap::new(), base_uid, free: BTreeSet::new(), next_slot: 0, disk_mb }
+    }
+
+    /// The home of a session, made at first use.
+    pub(super) fn of(&mut self, session: &SessionId) -> io::Result<(BorrowedFd<'_>, Identity)> {
+        if !self.homes.contains_key(session) {
+            let slot = self.take_slot();
+            let identity = self.identity(slot);
+            match workdir::create(self.disk_mb << 20, self.disk_mb * INODES_PER_MB, identity) {
+                Ok(workdir) => {
+                    self.homes.insert(session.clone(), Home { workdir, identity, slot });
+                }
+                Err(error) => {
+                    self.free.insert(slot);
+                    return Err(error);
+                }
+            }
+        }
+        let home = &self.homes[session];
+        Ok((home.workdir.as_fd(), home.identity))
+    }
+
+    /// Lets a home go. Its users are given out again, so every process of the session must be gone.
+    pub(super) fn release(&mut self, session: &SessionId) {
+        if let Some(home) = self.homes.remove(session) {
+            self.free.insert(home.slot);
+        }
+    }
+
+    fn take_slot(&mut self) -> u32 {
+        self.free.pop_first().unwrap_or_else(|| {
+            self.next_slot += 1;
+            self.next_slot - 1
+        })
+    }
+
+    /// Two users a session: one for its program, one for its init.
+    fn identity(&self, slot: u32) -> Identity {
+        match self.base_uid {
+            Some(base) => Identity::Mapped { payload: base + 2 + 2 * slot, init: base + 3 + 2 * slot },
+            None => Identity::Single,
+        }
+    }
+}

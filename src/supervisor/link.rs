@@ -1,0 +1,312 @@
+//! The messages between supervisor and gateway, and the descriptors that travel with them.
+//!
+//! One SOCK_SEQPACKET pair. A packet is one JSON message of at most [`MAX_PACKET_BYTES`] and up to [`MAX_FDS`]
+//! descriptors. Both ends are ours, of the same binary or of two versions of it, so the first message carries
+//! [`VERSION`]. A plain loop of sends stalls after some hundred packets, because the kernel bounds what lies in a
+//! socket: handover has a window ([`HANDOVER_WINDOW`]), and the supervisor never waits in a send.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use repltool_protocol::ids::SessionId;
+use repltool_protocol::rest::{Language, SandboxMode};
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
+};
+use serde::de::DeserializeOwned;
+use tokio::io::unix::AsyncFd;
+use serde::{Deserialize, Serialize};
+
+use crate::config::Config;
+pub use crate::sandbox::init_link as init;
+
+/// Version of the messages. A gateway of another version is refused.
+pub const VERSION: u32 = 1;
+/// The largest packet.
+pub const MAX_PACKET_BYTES: usize = 64 * 1024;
+/// Descriptors of one packet: those of one sandbox.
+pub const MAX_FDS: usize = 6;
+/// Sandboxes handed over and not yet adopted; the supervisor sends no more until some are.
+pub const HANDOVER_WINDOW: usize = 32;
+
+/// Names a sandbox for the life of the supervisor.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct SandboxId(pub u64);
+
+/// What the supervisor tells the gateway.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum ToGateway {
+    /// The first message; one descriptor: the listening socket.
+    Welcome(Box<Welcome>),
+    /// A sandbox that lives on from before the gateway was started; its descriptors are those of [`SandboxFds`].
+    Handover(Held),
+    /// Every sandbox has been handed over.
+    HandoverDone,
+    /// Answers [`ToSupervisor::Create`]; with the descriptors of [`SandboxFds`].
+    Created {
+        /// As in the request.
+        request: u64,
+        /// What was made.
+        held: Held,
+    },
+    /// Answers [`ToSupervisor::Create`].
+    NotCreated {
+        /// As in the request.
+        request: u64,
+        /// Why not, for people.
+        reason: String,
+    },
+    /// Every process of a sandbox is gone.
+    Exited(Exited),
+    /// Stop in good order.
+    Drain,
+}
+
+/// What a gateway needs to begin.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Welcome {
+    /// See [`VERSION`].
+    pub version: u32,
+    /// The effective configuration.
+    pub config: Config,
+    /// The key that signs and checks tokens.
+    pub signing_key: Secret,
+    /// Where the gateway finds the store once it has confined itself.
+    pub store: StoreRoot,
+    /// Identifies this run of the machine.
+    pub boot_id: String,
+}
+
+/// How the gateway reaches the part of the data directory that is its own.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct StoreRoot {
+    /// The directory, as the supervisor sees it.
+    pub path: std::path::PathBuf,
+    /// The user to become before anything else, where the supervisor is root.
+    pub user: Option<u32>,
+}
+
+/// Bytes that are wiped when dropped and never printed.
+#[derive(Clone, Serialize, Deserialize)]
+pub struct Secret(Vec<u8>);
+
+impl Secret {
+    /// Takes over the bytes.
+    pub fn new(bytes: Vec<u8>) -> Self {
+        Self(bytes)
+    }
+
+    /// The bytes.
+    pub fn expose(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("***")
+    }
+}
+
+impl Drop for Secret {
+    fn drop(&mut self) {
+        zeroize::Zeroize::zeroize(&mut self.0);
+    }
+}
+
+/// A sandbox as both sides know it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Held {
+    /// The sandbox.
+    pub sandbox: SandboxId,
+    /// The session it was made for.
+    pub session: SessionId,
+    /// The deadline that is armed, as nanoseconds of CLOCK_MONOTONIC.
+    pub deadline_ns: Option<u64>,
+}
+
+/// The end of a sandbox.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Exited {
+    /// The sandbox.
+    pub sandbox: SandboxId,
+    /// Whether Linux killed for memory in it.
+    pub out_of_memory: bool,
+    /// CPU time of all its processes in its whole life.
+    pub cpu_ns: u64,
+    /// The most memory they used at once since that was last set back.
+    pub peak_memory_bytes: u64,
+}
+
+/// What the gateway asks of the supervisor.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum ToSupervisor {
+    /// The gateway of this version is up and has confined itself.
+    Hello {
+        /// See [`VERSION`].
+        version: u32,
+    },
+    /// A sandbox of a handover was taken over; gives back its place in the window.
+    Adopted(SandboxId),
+    /// Connections are accepted.
+    Serving,
+    /// Make a sandbox.
+    Create(Box<Create>),
+    /// Kill every process of a sandbox. [`ToGateway::Exited`] follows.
+    Kill(SandboxId),
+    /// Kill the sandbox at this instant and [`DEADLINE_SLACK`] if no gateway does.
+    Arm {
+        /// The sandbox.
+        sandbox: SandboxId,
+        /// Nanoseconds of CLOCK_MONOTONIC; none takes the deadline back.
+        deadline_ns: Option<u64>,
+    },
+    /// The session has ended: its working directory is let go and what still runs of it is killed.
+    Release(SessionId),
+}
+
+/// How long after a deadline the supervisor waits for the gateway to act.
+pub const DEADLINE_SLACK: Duration = Duration::from_secs(5);
+
+/// A sandbox to make.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Create {
+    /// Comes back in the answer.
+    pub request: u64,
+    /// The session it is for: one working directory and one pair of users each.
+    pub session: SessionId,
+    /// Which of the programs that the supervisor was started with.
+    pub language: Language,
+    /// Sandbox level.
+    pub mode: SandboxMode,
+    /// Environment variables beside those that every sandbox has.
+    pub environment: Vec<(String, String)>,
+    /// Below the working directory of the session.
+    pub working_directory: Option<String>,
+    /// Ceiling for all processes together, in bytes.
+    pub memory_bytes: u64,
+    /// Backstop for CPU time of one process, in seconds.
+    pub cpu_seconds: u64,
+}
+
+/// The gateway's ends of a sandbox, in the order in which they travel.
+#[derive(Debug)]
+pub struct SandboxFds {
+    /// Read end of standard output.
+    pub stdout: OwnedFd,
+    /// Read end of standard error.
+    pub stderr: OwnedFd,
+    /// The driver's control socket.
+    pub control: OwnedFd,
+    /// The socket of the sandbox's init.
+    pub init: OwnedFd,
+    /// Counts CPU time, where the host does.
+    pub cpu: Option<OwnedFd>,
+    /// Counts the peak of memory use, where the host does.
+    pub memory_peak: Option<OwnedFd>,
+}
+
+impl TryFrom<Vec<OwnedFd>> for SandboxFds {
+    type Error = LinkError;
+
+    fn try_from(fds: Vec<OwnedFd>) -> Result<Self, LinkError> {
+        let mut fds = fds.into_iter();
+        let mut next = || fds.next().ok_or(LinkError::Descriptors);
+        let (stdout, stderr, control, init) = (next()?, next()?, next()?, next()?);
+        Ok(Self { stdout, stderr, control, init, cpu: fds.next(), memory_peak: fds.next() })
+    }
+}
+
+/// Why the link failed. Each of these ends the gateway, which the supervisor then starts anew.
+#[derive(Debug, thiserror::Error)]
+pub enum LinkError {
+    /// The other process is gone.
+    #[error("the other end of the link is gone")]
+    Closed,
+    /// A socket call failed.
+    #[error("the link failed")]
+    Io(#[source] io::Error),
+    /// A packet is no message of this version.
+    #[error("a packet on the link cannot be read")]
+    Malformed(#[source] serde_json::Error),
+    /// A message came with the wrong number of descriptors.
+    #[error("a packet on the link has the wrong descriptors")]
+    Descriptors,
+    /// The message is larger than a packet may be.
+    #[error("a message of {0} bytes does not fit into a packet")]
+    TooBig(usize),
+    /// The other end speaks another version.
+    #[error("the other end of the link speaks version {0}, this one {VERSION}")]
+    Version(u32),
+}
+
+impl From<rustix::io::Errno> for LinkError {
+    fn from(errno: rustix::io::Errno) -> Self {
+        match errno {
+            rustix::io::Errno::CONNRESET | rustix::io::Errno::PIPE => Self::Closed,
+            other => Self::Io(other.into()),
+        }
+    }
+}
+
+/// Encodes a message for [`send`].
+///
+/// # Errors
+/// [`LinkError::TooBig`].
+pub fn encode<T: Serialize>(message: &T) -> Result<Vec<u8>, LinkError> {
+    let bytes = serde_json::to_vec(message).map_err(LinkError::Malformed)?;
+    if bytes.len() > MAX_PACKET_BYTES { Err(LinkError::TooBig(bytes.len())) } else { Ok(bytes) }
+}
+
+/// Sends one packet without waiting.
+///
+/// # Errors
+/// `WouldBlock` if there is no room now, as [`LinkError::Io`].
+pub fn send(socket: BorrowedFd<'_>, packet: &[u8], fds: &[BorrowedFd<'_>]) -> Result<(), LinkError> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    if !fds.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(fds)) {
+        return Err(LinkError::Descriptors);
+    }
+    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    rustix::net::sendmsg(socket, &[IoSlice::new(packet)], &mut ancillary, flags)?;
+    Ok(())
+}
+
+/// Receives one packet without waiting. `buffer` is [`MAX_PACKET_BYTES`] long.
+///
+/// # Errors
+/// `WouldBlock` if there is none now, as [`LinkError::Io`]; [`LinkError::Closed`] at the end.
+pub fn receive<T: DeserializeOwned>(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<(T, Vec<OwnedFd>), LinkError> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+    let got = rustix::net::recvmsg(socket, &mut [IoSliceMut::new(buffer)], &mut ancillary, flags)?;
+    let mut fds = Vec::new();
+    for message in ancillary.drain() {
+        if let RecvAncillaryMessage::ScmRights(rights) = message {
+            fds.extend(rights);
+        }
+    }
+    if got.bytes == 0 {
+        return Err(LinkError::Closed);
+    }
+    let message = serde_json::from_slice(&buffer[..got.bytes]).map_err(LinkError::Malformed)?;
+    Ok((message, fds))
+}
+
+/// Puts a descriptor under the watch of the runtime.
+///
+/// # Errors
+/// Those of epoll_ctl(2).
+#[expect(deprecated, reason = "what the constructor cannot know of every type holds for an OwnedFd: it stays open while it is registered")]
+pub fn register(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    AsyncFd::new(fd)
+}
+
+/// Whether an error only says that nothing could be done without waiting.
+pub fn would_block(error: &LinkError) -> bool {
+    matches!(error, LinkError::Io(error) if error.kind() == io::ErrorKind::WouldBlock)
+}

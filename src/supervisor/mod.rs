@@ -1,0 +1,299 @@
+//! The supervisor: starts and restarts the gateway, owns the sandboxes and ends them with itself.
+//!
+//! It is single-threaded, holds whatever privilege there is, and parses nothing that came over a network or out of a
+//! sandbox. It knows no sessions beyond their names, no HTTP and no user code.
+//!
+//! ```text
+//!   start ─▶ gateway up ─▶ serving ──SIGTERM──▶ draining ─▶ sandboxes killed ─▶ exit 0
+//!               ▲             │
+//!               └── reaped ◀──┘ gateway gone: sandboxes live on and are handed to the next one
+//! ```
+
+mod gateway;
+mod homes;
+pub mod handle;
+pub mod link;
+mod sandboxes;
+
+use std::ffi::CString;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use repltool_protocol::rest::Language;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::Instant;
+
+use crate::config::Config;
+use crate::sandbox;
+use gateway::{Gateway, GatewayError};
+pub(crate) use sandboxes::monotonic_ns;
+use link::{Create, LinkError, Secret, StoreRoot, ToGateway, ToSupervisor, VERSION, Welcome};
+use sandboxes::Sandboxes;
+
+/// A language as the supervisor starts it.
+#[derive(Debug)]
+pub struct Program {
+    /// Which one.
+    pub language: Language,
+    /// The interpreter with its arguments.
+    pub argv: Vec<CString>,
+    /// Files put into the sandbox, read-only.
+    pub files: Vec<(&'static str, &'static [u8])>,
+    /// Host trees that the interpreter needs beside the system's own.
+    pub binds: Vec<PathBuf>,
+}
+
+/// What a supervisor is started with.
+#[derive(Debug)]
+pub struct Parts {
+    /// The effective configuration.
+    pub config: Config,
+    /// The bound socket of the API.
+    pub listener: std::net::TcpListener,
+    /// What can be run.
+    pub programs: Vec<Program>,
+    /// The key file, read anew for each gateway so that it does not stay in this process.
+    pub key: fn(&Config) -> anyhow::Result<Secret>,
+    /// The part of the data directory that belongs to the gateway.
+    pub store: StoreRoot,
+    /// The first of the users of this server, where it may use users of its own.
+    pub base_uid: Option<u32>,
+}
+
+/// Why a supervisor ended early.
+#[derive(Debug, thiserror::Error)]
+pub enum SupervisorError {
+    /// This host cannot sandbox.
+    #[error("no sandbox can be made on this host")]
+    Sandbox(#[from] sandbox::PlanError),
+    /// The gateway could not be started.
+    #[error(transparent)]
+    Gateway(#[from] GatewayError),
+    /// A system call failed.
+    #[error("{0} failed")]
+    Io(&'static str, #[source] std::io::Error),
+    /// The key could not be read.
+    #[error("the signing key cannot be read: {0:#}")]
+    Key(anyhow::Error),
+}
+
+/// The shortest time between two starts of a gateway that keeps dying.
+const RESTART_PAUSE: Duration = Duration::from_millis(500);
+/// How often deadlines are looked at and emptied cgroups removed.
+const TICK: Duration = Duration::from_millis(250);
+
+/// Runs until SIGTERM or SIGINT, then drains. Returns when every sandbox is gone.
+///
+/// # Errors
+/// See [`SupervisorError`]; after the first start of the gateway its loss is no error but a restart.
+pub async fn run(parts: Parts) -> Result<(), SupervisorError> {
+    let mut supervisor = Supervisor::new(parts)?;
+    let outcome = supervisor.serve().await;
+    supervisor.sandboxes.kill_all().await;
+    outcome
+}
+
+struct Supervisor {
+    parts: Parts,
+    sandboxes: Sandboxes,
+    gateway: Option<Gateway>,
+    restart_at: Instant,
+}
+
+enum Wake {
+    Stop,
+    Reload,
+    FromGateway(Result<Vec<(ToSupervisor, Vec<OwnedFd>)>, LinkError>),
+    GatewayGone,
+    SandboxGone(link::SandboxId),
+    Tick,
+}
+
+impl Supervisor {
+    fn new(parts: Parts) -> Result<Self, SupervisorError> {
+        let sandboxes = Sandboxes::new(&parts)?;
+        Ok(Self { parts, sandboxes, gateway: None, restart_at: Instant::now() })
+    }
+
+    async fn serve(&mut self) -> Result<(), SupervisorError> {
+        let mut stop = signal(SignalKind::terminate()).map_err(|e| SupervisorError::Io("signal", e))?;
+        let mut interrupt = signal(SignalKind::interrupt()).map_err(|e| SupervisorError::Io("signal", e))?;
+        let mut reload = signal(SignalKind::hangup()).map_err(|e| SupervisorError::Io("signal", e))?;
+        let mut tick = tokio::time::interval(TICK);
+        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        self.start_gateway()?;
+        loop {
+            let wake = tokio::select! {
+                biased; // a stop is obeyed even when a gateway floods the link
+                _ = stop.recv() => Wake::Stop,
+                _ = interrupt.recv() => Wake::Stop,
+                _ = reload.recv() => Wake::Reload,
+                wake = Gateway::wake(&mut self.gateway) => wake,
+                sandbox = self.sandboxes.next_exit() => Wake::SandboxGone(sandbox),
+                _ = tick.tick() => Wake::Tick,
+            };
+            match wake {
+                Wake::Stop => return self.drain().await,
+                Wake::Reload => tracing::info!("configuration is read at start only; restart to change it"),
+                Wake::FromGateway(Ok(messages)) => messages.into_iter().for_each(|(message, _)| self.obey(message)),
+                Wake::FromGateway(Err(error)) => self.lose_gateway(&error),
+                Wake::GatewayGone => self.gateway_ended(),
+                Wake::SandboxGone(sandbox) => self.sandbox_gone(sandbox),
+                Wake::Tick => self.tick()?,
+            }
+        }
+    }
+
+    fn start_gateway(&mut self) -> Result<(), SupervisorError> {
+        let key = (self.parts.key)(&self.parts.config).map_err(SupervisorError::Key)?;
+        let welcome = Welcome {
+            version: VERSION,
+            config: self.parts.config.clone(),
+            signing_key: key,
+            store: StoreRoot { path: self.parts.store.path.clone(), user: self.parts.store.user },
+            boot_id: boot_id(),
+        };
+        let mut gateway = Gateway::start()?;
+        gateway.send(&ToGateway::Welcome(Box::new(welcome)), vec![self.listener_copy()?]);
+        gateway.hand_over(self.sandboxes.held());
+        gateway.flush(&self.sandboxes);
+        tracing::info!(pid = gateway.pid(), sandboxes = self.sandboxes.len(), "gateway started");
+        self.gateway = Some(gateway);
+        self.restart_at = Instant::now() + RESTART_PAUSE;
+        Ok(())
+    }
+
+    fn listener_copy(&self) -> Result<OwnedFd, SupervisorError> {
+        let copy = self.parts.listener.try_clone().map_err(|e| SupervisorError::Io("dup of the listener", e))?;
+        Ok(copy.into())
+    }
+
+    fn obey(&mut self, message: ToSupervisor) {
+        match message {
+            ToSupervisor::Hello { version } if version == VERSION => {}
+            ToSupervisor::Hello { version } => self.lose_gateway(&LinkError::Version(version)),
+            ToSupervisor::Adopted(sandbox) => {
+                self.sandboxes.adopted(sandbox);
+                if let Some(gateway) = &mut self.gateway {
+                    gateway.adopted(&self.sandboxes);
+                }
+            }
+            ToSupervisor::Serving => tracing::info!(listen = ?self.listen(), "serving"),
+            ToSupervisor::Create(create) => self.create(&create),
+            ToSupervisor::Kill(sandbox) => self.sandboxes.kill(sandbox),
+            ToSupervisor::Arm { sandbox, deadline_ns } => self.sandboxes.arm(sandbox, deadline_ns),
+            ToSupervisor::Release(session) => self.sandboxes.release(&session),
+        }
+    }
+
+    fn listen(&self) -> Option<SocketAddr> {
+        self.parts.listener.local_addr().ok()
+    }
+
+    fn create(&mut self, create: &Create) {
+        let made = self.sandboxes.create(create, &self.parts);
+        let Some(gateway) = &mut self.gateway else { return };
+        match made {
+            Ok((held, fds)) => gateway.send(&ToGateway::Created { request: create.request, held }, fds),
+            Err(error) => {
+                let reason = error.to_string();
+                tracing::error!(session = %create.session, error = &error as &dyn std::error::Error, "no sandbox");
+                gateway.send(&ToGateway::NotCreated { request: create.request, reason }, Vec::new());
+            }
+        }
+        gateway.flush(&self.sandboxes);
+    }
+
+    fn sandbox_gone(&mut self, sandbox: link::SandboxId) {
+        let exited = self.sandboxes.reap(sandbox);
+        if let Some(gateway) = &mut self.gateway {
+            gateway.forget(sandbox);
+            gateway.send(&ToGateway::Exited(exited), Vec::new());
+            gateway.flush(&self.sandboxes);
+        }
+    }
+
+    /// A gateway that breaks the rules of the link is ended; what follows is as if it had crashed.
+    fn lose_gateway(&mut self, error: &LinkError) {
+        if let Some(gateway) = &mut self.gateway {
+            if !matches!(error, LinkError::Closed) {
+                tracing::error!(error = error as &dyn std::error::Error, "the gateway is ended");
+            }
+            gateway.kill();
+        }
+    }
+
+    /// The old gateway has been reaped: only now may a new one read the pipes.
+    fn gateway_ended(&mut self) {
+        self.gateway = None;
+        self.sandboxes.all_unadopted();
+        tracing::warn!(sandboxes = self.sandboxes.len(), "gateway is gone; a new one takes over");
+        if Instant::now() >= self.restart_at {
+            self.restart_or_wait();
+        }
+    }
+
+    fn restart_or_wait(&mut self) {
+        if let Err(error) = self.start_gateway() {
+            tracing::error!(error = &error as &dyn std::error::Error, "the gateway cannot be started; trying again");
+            self.restart_at = Instant::now() + RESTART_PAUSE;
+        }
+    }
+
+    fn tick(&mut self) -> Result<(), SupervisorError> {
+        self.sandboxes.sweep();
+        if self.gateway.is_none() && Instant::now() >= self.restart_at {
+            self.restart_or_wait();
+        }
+        Ok(())
+    }
+
+    async fn drain(&mut self) -> Result<(), SupervisorError> {
+        tracing::info!("draining");
+        if let Some(mut gateway) = self.gateway.take() {
+            gateway.send(&ToGateway::Drain, Vec::new());
+            gateway.flush(&self.sandboxes);
+            let limit = Duration::from_secs(self.parts.config.edge.drain_s) + Duration::from_secs(2);
+            if tokio::time::timeout(limit, self.until_gone(&mut gateway)).await.is_err() {
+                tracing::warn!("the gateway did not drain in time; it is killed");
+                gateway.kill();
+                gateway.ended().await;
+            }
+        }
+        Ok(())
+    }
+
+    /// While a gateway drains it may still kill sandboxes, and sandboxes may still end.
+    async fn until_gone(&mut self, gateway: &mut Gateway) {
+        loop {
+            tokio::select! {
+                wake = gateway.next() => match wake {
+                    Wake::FromGateway(Ok(messages)) => {
+                        for (message, _) in messages {
+                            match message {
+                                ToSupervisor::Kill(sandbox) => self.sandboxes.kill(sandbox),
+                                ToSupervisor::Release(session) => self.sandboxes.release(&session),
+                                _ => {}
+                            }
+                        }
+                    }
+                    Wake::FromGateway(Err(_)) => return gateway.ended().await,
+                    Wake::GatewayGone => return,
+                    Wake::Stop | Wake::Reload | Wake::SandboxGone(_) | Wake::Tick => {}
+                },
+                sandbox = self.sandboxes.next_exit() => {
+                    let exited = self.sandboxes.reap(sandbox);
+                    gateway.send(&ToGateway::Exited(exited), Vec::new());
+                    gateway.flush(&self.sandboxes);
+                }
+            }
+        }
+    }
+}
+
+/// Identifies this run of the machine: proc(5), `random/boot_id`.
+fn boot_id() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/random/boot_id").map(|it| it.trim().to_owned()).unwrap_or_default()
+}

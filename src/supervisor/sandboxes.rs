@@ -1,0 +1,294 @@
+//! The sandboxes that live, with the supervisor's own copies of their descriptors.
+
+use std::collections::{BTreeMap, HashSet};
+use std::ffi::CString;
+use std::future::poll_fn;
+use std::os::fd::OwnedFd;
+use std::task::Poll;
+use std::time::Duration;
+
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
+use repltool_protocol::ids::SessionId;
+use rustix::time::{ClockId, clock_gettime};
+
+use super::homes::Homes;
+use super::link::{self, Create, DEADLINE_SLACK, Exited, Held, SandboxId};
+use super::{Parts, Program, SupervisorError};
+use crate::config::Config;
+use crate::sandbox::{self, Limits, Plan, Request, Sandbox, SpawnError};
+
+type Ends = FuturesUnordered<futures::future::BoxFuture<'static, SandboxId>>;
+
+/// Why a sandbox could not be made.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum MakeError {
+    /// The server was started without this language.
+    #[error("this server has no interpreter for the language")]
+    NoProgram,
+    /// A NUL byte where none can be.
+    #[error("the environment holds a NUL byte")]
+    Environment,
+    /// No descriptors are left.
+    #[error("a descriptor cannot be copied")]
+    Descriptor(#[source] std::io::Error),
+    /// No working directory.
+    #[error("the working directory cannot be made")]
+    Workdir(#[source] std::io::Error),
+    /// A step of the sandbox failed.
+    #[error(transparent)]
+    Spawn(#[from] SpawnError),
+}
+
+struct Live {
+    sandbox: Sandbox,
+    session: SessionId,
+    deadline_ns: Option<u64>,
+    /// A gateway has it and watches its clock.
+    adopted: bool,
+}
+
+/// Every sandbox of this server.
+pub(super) struct Sandboxes {
+    plan: Plan,
+    live: BTreeMap<SandboxId, Live>,
+    homes: Homes,
+    ends: Ends,
+    /// Sandboxes whose processes are gone and whose cgroups are not yet.
+    leaving: Vec<Sandbox>,
+    /// Sessions that ended while a sandbox of theirs still died.
+    to_release: HashSet<SessionId>,
+    next: u64,
+    config: SandboxConfig,
+}
+
+struct SandboxConfig {
+    disk_mb: u64,
+    standard_processes: u32,
+    relaxed_processes: u32,
+}
+
+/// Descriptors that one program may have open.
+const OPEN_FILES: u64 = 1024;
+
+impl Sandboxes {
+    pub(super) fn new(parts: &Parts) -> Result<Self, SupervisorError> {
+        let plan = Plan::compile()?;
+        let Config { sandbox, .. } = &parts.config;
+        Ok(Self {
+            plan,
+            live: BTreeMap::new(),
+            homes: Homes::new(parts.base_uid, sandbox.disk_mb),
+            ends: FuturesUnordered::new(),
+            leaving: Vec::new(),
+            to_release: HashSet::new(),
+            next: 1,
+            config: SandboxConfig {
+                disk_mb: sandbox.disk_mb,
+                standard_processes: sandbox.max_processes.standard,
+                relaxed_processes: sandbox.max_processes.relaxed,
+            },
+        })
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.live.len()
+    }
+
+    /// Makes a sandbox; the descriptors are for the gateway.
+    pub(super) fn create(&mut self, create: &Create, parts: &Parts) -> Result<(Held, Vec<OwnedFd>), MakeError> {
+        let program = parts
+            .programs
+            .iter()
+            .find(|program| program.language == create.language)
+            .ok_or(MakeError::NoProgram)?;
+        let id = SandboxId(self.next);
+        self.next += 1;
+        let sandbox = self.spawn(id, create, program)?;
+        let fds = copies(&sandbox)?;
+        let pidfd = sandbox.pidfd.try_clone().map_err(|e| MakeError::Descriptor(e))?;
+        self.ends.push(Box::pin(ended(id, pidfd)));
+        self.live.insert(
+            id,
+            Live { sandbox, session: create.session.clone(), deadline_ns: None, adopted: true },
+        );
+        Ok((Held { sandbox: id, session: create.session.clone(), deadline_ns: None }, fds))
+    }
+
+    fn spawn(&mut self, id: SandboxId, create: &Create, program: &Program) -> Result<Sandbox, MakeError> {
+        let environment = create
+            .environment
+            .iter()
+            .map(|(name, value)| CString::new(format!("{name}={value}")))
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(|_| MakeError::Environment)?;
+        let max_processes = match create.mode {
+            repltool_protocol::rest::SandboxMode::Relaxed => self.config.relaxed_processes,
+            _ => self.config.standard_processes,
+        };
+        let limits = Limits {
+            memory_bytes: create.memory_bytes,
+            max_processes,
+            cpu_seconds: create.cpu_seconds,
+            file_bytes: self.config.disk_mb << 20,
+            tmp_bytes: self.config.disk_mb << 20,
+            tmp_inodes: self.config.disk_mb * 256,
+            open_files: OPEN_FILES,
+        };
+        let (workdir, identity) = self.homes.of(&create.session).map_err(MakeError::Workdir)?;
+        let made = sandbox::spawn(
+            &self.plan,
+            &Request {
+                name: &format!("sandbox-{}", id.0),
+                mode: create.mode,
+                identity,
+                workdir,
+                argv: &program.argv,
+                environment: &environment,
+                cwd: create.working_directory.as_deref().unwrap_or(""),
+                files: &program.files,
+                binds: &program.binds,
+                limits,
+            },
+        );
+        Ok(made?)
+    }
+
+    /// Every sandbox, those with an armed deadline first: someone waits for them.
+    pub(super) fn held(&self) -> Vec<SandboxId> {
+        let busy = self.live.iter().filter(|(_, live)| live.deadline_ns.is_some());
+        let idle = self.live.iter().filter(|(_, live)| live.deadline_ns.is_none());
+        busy.chain(idle).map(|(id, _)| *id).collect()
+    }
+
+    /// Copies of a sandbox's descriptors for a new gateway; none if it has ended.
+    pub(super) fn hand_over(&self, id: SandboxId) -> Option<(Held, Vec<OwnedFd>)> {
+        let live = self.live.get(&id)?;
+        let fds = copies(&live.sandbox).ok()?;
+        Some((Held { sandbox: id, session: live.session.clone(), deadline_ns: live.deadline_ns }, fds))
+    }
+
+    pub(super) fn adopted(&mut self, id: SandboxId) {
+        if let Some(live) = self.live.get_mut(&id) {
+            live.adopted = true;
+        }
+    }
+
+    /// The gateway is gone: deadlines are the supervisor's until the next one has taken over.
+    pub(super) fn all_unadopted(&mut self) {
+        self.live.values_mut().for_each(|live| live.adopted = false);
+    }
+
+    pub(super) fn arm(&mut self, id: SandboxId, deadline_ns: Option<u64>) {
+        if let Some(live) = self.live.get_mut(&id) {
+            live.deadline_ns = deadline_ns;
+        }
+    }
+
+    pub(super) fn kill(&self, id: SandboxId) {
+        if let Some(live) = self.live.get(&id) {
+            live.sandbox.kill();
+        }
+    }
+
+    /// Kills what still runs of a session and lets its working directory and users go.
+    pub(super) fn release(&mut self, session: &SessionId) {
+        let mut running = false;
+        for live in self.live.values().filter(|live| live.session == *session) {
+            live.sandbox.kill();
+            running = true;
+        }
+        if running {
+            self.to_release.insert(session.clone());
+        } else {
+            self.homes.release(session);
+        }
+    }
+
+    /// Waits until every process of some sandbox is gone. Cancel-safe; never ends while there is none.
+    pub(super) async fn next_exit(&mut self) -> SandboxId {
+        let ends = &mut self.ends;
+        poll_fn(|context| match ends.poll_next_unpin(context) {
+            Poll::Ready(Some(id)) => Poll::Ready(id),
+            Poll::Ready(None) | Poll::Pending => Poll::Pending,
+        })
+        .await
+    }
+
+    /// Forgets a sandbox whose init has ended, and with it every process in it. Says what it had used.
+    pub(super) fn reap(&mut self, id: SandboxId) -> Exited {
+        let Some(mut live) = self.live.remove(&id) else { return Exited { sandbox: id, ..Exited::default() } };
+        live.sandbox.reap();
+        let usage = live.sandbox.usage();
+        self.leaving.push(live.sandbox);
+        self.sweep_leaving();
+        if !self.live.values().any(|other| other.session == live.session) && self.to_release.remove(&live.session) {
+            self.homes.release(&live.session);
+        }
+        Exited {
+            sandbox: id,
+            out_of_memory: usage.oom_kills.is_some_and(|kills| kills > 0),
+            cpu_ns: u64::try_from(usage.cpu.as_nanos()).unwrap_or(u64::MAX),
+            peak_memory_bytes: usage.memory_peak.unwrap_or(0),
+        }
+    }
+
+    /// Kills what is past its deadline with no gateway to see to it, and removes emptied cgroups.
+    pub(super) fn sweep(&mut self) {
+        let now = monotonic_ns();
+        let slack = u64::try_from(DEADLINE_SLACK.as_nanos()).unwrap_or(u64::MAX);
+        for live in self.live.values_mut() {
+            if !live.adopted && live.deadline_ns.is_some_and(|deadline| now > deadline.saturating_add(slack)) {
+                live.sandbox.kill();
+            }
+        }
+        self.sweep_leaving();
+    }
+
+    fn sweep_leaving(&mut self) {
+        self.leaving = std::mem::take(&mut self.leaving).into_iter().filter_map(Sandbox::release).collect();
+    }
+
+    /// Ends every sandbox and waits, a few seconds at most, until nothing is left of them.
+    pub(super) async fn kill_all(&mut self) {
+        self.live.values().for_each(|live| live.sandbox.kill());
+        let all = async {
+            while !self.live.is_empty() {
+                let id = self.next_exit().await;
+                self.reap(id);
+            }
+            while !self.leaving.is_empty() {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+                self.sweep_leaving();
+            }
+        };
+        if tokio::time::timeout(Duration::from_secs(5), all).await.is_err() {
+            tracing::error!(live = self.live.len(), cgroups = self.leaving.len(), "sandboxes are left behind");
+        }
+        self.plan.shutdown();
+    }
+}
+
+async fn ended(id: SandboxId, pidfd: OwnedFd) -> SandboxId {
+    match link::register(pidfd) {
+        Ok(pidfd) => drop(pidfd.readable().await),
+        Err(error) => tracing::error!(%error, sandbox = id.0, "the end of a sandbox cannot be watched"),
+    }
+    id
+}
+
+/// In the order of [`super::link::SandboxFds`].
+fn copies(sandbox: &Sandbox) -> Result<Vec<OwnedFd>, MakeError> {
+    let mut fds = Vec::with_capacity(link::MAX_FDS);
+    for fd in [&sandbox.stdout, &sandbox.stderr, &sandbox.control, &sandbox.init] {
+        fds.push(fd.try_clone().map_err(MakeError::Descriptor)?);
+    }
+    fds.extend(sandbox.open_meters().map_err(MakeError::Descriptor)?.into_iter().map(OwnedFd::from));
+    Ok(fds)
+}
+
+/// CLOCK_MONOTONIC, which all processes of the machine share.
+pub(crate) fn monotonic_ns() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
+}

@@ -1,0 +1,167 @@
+"""Starts the real driver over a socket pair and pipes, as a gateway would, for the tests beside this file."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import unittest
+from pathlib import Path
+
+DRIVER = Path(__file__).resolve().parents[3] / "src/runtime/python/driver.py"
+PYTHON = os.environ.get("DRIVER_PYTHON", sys.executable)
+DEADLINE = 30
+
+
+class Collected:
+    """What has come out of a pipe so far: the pieces as single reads gave them."""
+
+    def __init__(self, pipe):
+        self.pieces = []
+        self._pipe = pipe
+        self._news = threading.Condition()
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+
+    def _read(self):
+        while piece := os.read(self._pipe.fileno(), 65536):
+            with self._news:
+                self.pieces.append(piece)
+                self._news.notify_all()
+
+    def text(self):
+        with self._news:
+            return b"".join(self.pieces).decode()
+
+    def wait_for(self, text):
+        wanted = text.encode()
+        with self._news:
+            if not self._news.wait_for(lambda: wanted in b"".join(self.pieces), DEADLINE):
+                raise AssertionError(f"{text!r} did not come, but {b''.join(self.pieces)!r}")
+
+    def finish(self):
+        self._thread.join(DEADLINE)
+        self._pipe.close()
+
+
+class Kernel:
+    def __init__(self, cwd, read_output=True):
+        self.control, theirs = socket.socketpair()
+        self.control.settimeout(DEADLINE)
+        self.inbox = b""
+        self.process = subprocess.Popen(
+            [PYTHON, "-I", "-S", str(DRIVER), str(theirs.fileno())],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            pass_fds=[theirs.fileno()],
+            cwd=cwd,
+            env={"LANG": "C.UTF-8", "TZ": "UTC", "HOME": cwd},
+        )
+        theirs.close()
+        self.stdout = Collected(self.process.stdout) if read_output else None
+        self.stderr = Collected(self.process.stderr)
+        self.executions = 0
+
+    def send(self, **message):
+        self.send_raw(json.dumps(message, ensure_ascii=False).encode())
+
+    def send_raw(self, payload):
+        self.control.sendall(b"%08d%b" % (len(payload), payload))
+
+    def receive(self):
+        """The next message, or None at the end."""
+        header = self.receive_bytes(8)
+        return header and json.loads(self.receive_bytes(int(header)))
+
+    def receive_bytes(self, size):
+        while len(self.inbox) < size:
+            if not self.receive_more():
+                return None
+        data, self.inbox = self.inbox[:size], self.inbox[size:]
+        return data
+
+    def receive_more(self):
+        piece = self.control.recv(65536)
+        self.inbox += piece
+        return bool(piece)
+
+    def start(self, code):
+        self.executions += 1
+        self.send(t="exec", n=self.executions, count=self.executions, code=code)
+
+    def execute(self, code):
+        """Runs code and returns its `done`, which is acknowledged."""
+        self.start(code)
+        return self.done()
+
+    def done(self):
+        message = self.receive()
+        if message is None:
+            raise AssertionError(f"the driver has ended: {self.stderr.text()}")
+        if message["t"] != "done":
+            raise AssertionError(f"not done, but {message}")
+        self.send(t="ack", m=message["m"])
+        return message
+
+    def interrupt(self):
+        self.process.send_signal(signal.SIGINT)
+
+    def close(self):
+        self.control.close()
+        try:
+            status = self.process.wait(DEADLINE)
+        finally:
+            self.process.kill()
+        if self.stdout:
+            self.stdout.finish()
+        else:
+            self.process.stdout.close()
+        self.stderr.finish()
+        return status
+
+
+class DriverCase(unittest.TestCase):
+    """Each test has a driver of its own, `self.kernel`, in an empty working directory, `self.cwd`."""
+
+    def setUp(self):
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        self.cwd = directory.name
+        self.kernel = self.boot()
+
+    def boot(self, **options):
+        kernel = Kernel(self.cwd, **options)
+        self.addCleanup(kernel.close)
+        ready = kernel.receive()
+        self.assertEqual((ready["t"], ready["m"]), ("ready", 1), kernel.stderr.text())
+        kernel.send(t="ack", m=1)
+        return kernel
+
+    def run_all(self, *cells):
+        return [self.kernel.execute(cell) for cell in cells]
+
+    def value(self, code):
+        """Runs code that must succeed; returns its result."""
+        done = self.kernel.execute(code)
+        self.assertTrue(done["success"], done)
+        return done["result"]
+
+    def failure(self, code):
+        """Runs code that must fail; returns its exception."""
+        done = self.kernel.execute(code)
+        self.assertFalse(done["success"], done)
+        return done["exception"]
+
+    def assert_usable(self):
+        self.assertEqual(self.value("40 + 2"), 42)
+
+    def assert_printed(self, text, stream="stdout"):
+        """Both pipes are drained up to a mark that a last execution writes."""
+        collected = getattr(self.kernel, stream)
+        self.value(f"import os; os.write({1 if stream == 'stdout' else 2}, b'[mark]'); None")
+        collected.wait_for("[mark]")
+        self.assertEqual(collected.text(), text + "[mark]")

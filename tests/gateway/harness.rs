@@ -1,0 +1,391 @@
+//! Starts the real server on port 0, speaks to it as a client, and leaves nothing behind.
+
+use std::future::Future;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use repltool::client::{Client, Received, Socket};
+use repltool_protocol::event::{Event, LoggedEvent, StreamName};
+use repltool_protocol::frame::{ClientFrame, Notice, ServerFrame};
+use repltool_protocol::ids::{ExecutionId, SessionId};
+use repltool_protocol::rest::{ExecutionRequest, ExecutionResult, SessionConfig};
+use tempfile::TempDir;
+
+/// The longest that anything is waited for. Generous: it tells a hang from a slow machine.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Who runs the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum As {
+    /// The user of the tests.
+    Me,
+    /// Nobody in particular: needs tests that run as root.
+    OrdinaryUser,
+}
+
+/// A running server with a data directory of its own. Dropping it kills it, which takes everything with it.
+pub struct Server {
+    process: Child,
+    pub url: String,
+    pub dir: TempDir,
+    user: As,
+    settings: String,
+}
+
+impl Server {
+    /// A server with the defaults.
+    pub async fn start() -> Self {
+        Self::start_with(As::Me, "").await
+    }
+
+    /// A server with these lines of TOML, run by this user.
+    pub async fn start_with(user: As, settings: &str) -> Self {
+        let dir = tempfile::Builder::new().prefix("repltool-test-").tempdir().expect("a directory for the server");
+        if user == As::OrdinaryUser {
+            std::os::unix::fs::chown(dir.path(), Some(NOBODY), Some(NOBODY)).expect("root gives the directory away");
+        }
+        Self::start_in(dir, user, settings).await
+    }
+
+    async fn start_in(dir: TempDir, user: As, settings: &str) -> Self {
+        let config = dir.path().join("repltool.toml");
+        std::fs::write(&config, settings).expect("the configuration is written");
+        let data = dir.path().join("data");
+        let mut command = binary_as(user);
+        command
+            .args(["serve", "--listen", "127.0.0.1:0", "--metrics-addr", "127.0.0.1:0"])
+            .arg("--data-dir")
+            .arg(&data)
+            .arg("--config")
+            .arg(&config)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(std::fs::File::create(dir.path().join("log")).expect("a file for the server's log"));
+        // A url left by a server that was killed must not be taken for that of this one.
+        let _ = std::fs::remove_file(data.join("url"));
+        let process = command.spawn().expect("the server starts");
+        let mut server =
+            Self { process, url: String::new(), dir, user, settings: settings.to_owned() };
+        eventually("the server says where it listens", || async {
+            std::fs::read_to_string(data.join("url")).ok().filter(|url| !url.is_empty())
+        })
+        .await
+        .clone_into(&mut server.url);
+        server.until_ready().await;
+        server
+    }
+
+    /// Waits until sessions can be created.
+    pub async fn until_ready(&self) {
+        let client = self.client();
+        eventually("the server is ready", || async { client.is_ready().await.unwrap_or(false).then_some(()) }).await;
+    }
+
+    /// A client with the local token, which has every scope but `admin`.
+    pub fn client(&self) -> Client {
+        let token = std::fs::read_to_string(self.data().join("token")).expect("the server wrote its token");
+        Client::new(&self.url, Some(&token)).expect("a client")
+    }
+
+    /// A client for somebody.
+    pub fn client_of(&self, subject: &str, scope: &str) -> Client {
+        Client::new(&self.url, Some(&self.token(subject, scope, "1h"))).expect("a client")
+    }
+
+    /// A token, by `repltool token`.
+    pub fn token(&self, subject: &str, scope: &str, ttl: &str) -> String {
+        let output = binary_as(self.user)
+            .args(["token", "--subject", subject, "--scope", scope, "--ttl", ttl, "--data-dir"])
+            .arg(self.data())
+            .output()
+            .expect("`repltool token` runs");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).trim().to_owned()
+    }
+
+    pub fn data(&self) -> PathBuf {
+        self.dir.path().join("data")
+    }
+
+    /// The server's own log.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.dir.path().join("log")).unwrap_or_default()
+    }
+
+    /// The supervisor's pid.
+    pub fn pid(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// The gateway's pid, once there is one that is not `other`.
+    pub async fn gateway_pid(&self, other: Option<u32>) -> u32 {
+        eventually("a gateway runs", || async {
+            children(self.pid()).into_iter().find(|pid| is_gateway(*pid) && Some(*pid) != other)
+        })
+        .await
+    }
+
+    /// Kills the gateway as a crash would and waits for the next one.
+    pub async fn crash_gateway(&self) {
+        let gateway = self.gateway_pid(None).await;
+        kill(gateway, "KILL");
+        self.gateway_pid(Some(gateway)).await;
+        self.until_ready().await;
+    }
+
+    /// Sends a signal to the supervisor.
+    pub fn signal(&self, name: &str) {
+        kill(self.pid(), name);
+    }
+
+    /// Waits for the end of the supervisor; gives its exit code.
+    pub async fn ended(&mut self) -> Option<i32> {
+        let process = &mut self.process;
+        let mut status = None;
+        let deadline = tokio::time::Instant::now() + PATIENCE;
+        while status.is_none() && tokio::time::Instant::now() < deadline {
+            status = process.try_wait().expect("the server can be waited for");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        status.expect("the server ends").code()
+    }
+
+    /// Starts again on the same data, after the server has ended.
+    pub async fn restart(mut self) -> Self {
+        assert!(self.process.try_wait().expect("the server can be waited for").is_some(), "it still runs");
+        let (user, settings) = (self.user, self.settings.clone());
+        let empty = TempDir::new().expect("a directory");
+        let dir = std::mem::replace(&mut self.dir, empty);
+        Self::start_in(dir, user, &settings).await
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let gateways = children(self.pid());
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+        if std::thread::panicking() {
+            eprintln!("--- log of the server\n{}", self.log());
+        }
+        // The death signal has reached everyone by now, or does so in a moment; nothing is ever left to be killed here.
+        for _ in 0..500 {
+            if gateways.iter().all(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
+                return;
+            }
+            std::thread::yield_now();
+            #[expect(clippy::disallowed_methods, reason = "a destructor cannot await")]
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        if !std::thread::panicking() {
+            panic!("processes outlive the server");
+        }
+    }
+}
+
+/// Uid and gid of the ordinary user in tests.
+pub const NOBODY: u32 = 65534;
+
+/// The binary under test, run as somebody.
+pub fn binary_as(user: As) -> Command {
+    let binary = env!("CARGO_BIN_EXE_repltool");
+    let mut command = match user {
+        As::Me => Command::new(binary),
+        As::OrdinaryUser => {
+            // The build directory may be closed to others, so the binary is opened before the user changes.
+            let mut command = Command::new("setpriv");
+            let id = NOBODY.to_string();
+            command.args(["--reuid", &id, "--regid", &id, "--clear-groups", "--"]).arg(public_copy(binary));
+            command
+        }
+    };
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("REPLTOOL_")) {
+        command.env_remove(name);
+    }
+    command
+}
+
+/// Where everybody may execute it.
+fn public_copy(binary: &str) -> PathBuf {
+    use std::os::unix::fs::PermissionsExt as _;
+    static COPY: std::sync::OnceLock<(TempDir, PathBuf)> = std::sync::OnceLock::new();
+    COPY.get_or_init(|| {
+        let dir = tempfile::Builder::new().prefix("repltool-bin-").tempdir().expect("a directory");
+        std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).expect("opened to all");
+        let path = dir.path().join("repltool");
+        std::fs::copy(binary, &path).expect("the binary is copied");
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("opened to all");
+        (dir, path)
+    })
+    .1
+    .clone()
+}
+
+/// Tests of what only root can set up ask this first; elsewhere they fail rather than pass unseen.
+pub fn assert_root() {
+    assert!(rustix::process::geteuid().is_root(), "this test needs root");
+}
+
+/// Waits until `probe` gives something, or fails the test by naming what was waited for.
+pub async fn eventually<T, F: Future<Output = Option<T>>>(what: &str, mut probe: impl FnMut() -> F) -> T {
+    let deadline = tokio::time::Instant::now() + PATIENCE;
+    loop {
+        if let Some(found) = probe().await {
+            return found;
+        }
+        assert!(tokio::time::Instant::now() < deadline, "not in time: {what}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// Fails the test if the future takes longer than [`PATIENCE`].
+pub async fn in_time<T>(what: &str, future: impl Future<Output = T>) -> T {
+    match tokio::time::timeout(PATIENCE, future).await {
+        Ok(value) => value,
+        Err(_) => panic!("not in time: {what}"),
+    }
+}
+
+/// A Python session with the defaults, or with what is given as JSON.
+pub async fn python(client: &Client, more: serde_json::Value) -> SessionId {
+    let mut config = serde_json::json!({ "language": "python" });
+    if let (Some(config), Some(more)) = (config.as_object_mut(), more.as_object()) {
+        config.extend(more.clone());
+    }
+    let config: SessionConfig = serde_json::from_value(config).expect("a configuration");
+    in_time("a session", client.create(&config)).await.expect("the session is created").session_id
+}
+
+/// A request with a timeout of 20 s.
+pub fn code(code: &str) -> ExecutionRequest {
+    ExecutionRequest {
+        session_id: None,
+        code: code.to_owned(),
+        timeout_ms: Some(20_000),
+        execution_id: None,
+        stdin: None,
+    }
+}
+
+/// Runs code to its end.
+pub async fn run(client: &Client, session: &SessionId, text: &str) -> ExecutionResult {
+    in_time(text, client.execute(session, &code(text))).await.expect("the request is served")
+}
+
+/// Runs code to its end, with a timeout.
+pub async fn run_for(client: &Client, session: &SessionId, timeout_ms: u64, text: &str) -> ExecutionResult {
+    let request = ExecutionRequest { timeout_ms: Some(timeout_ms), ..code(text) };
+    in_time(text, client.execute(session, &request)).await.expect("the request is served")
+}
+
+/// An execution over a socket: its id, to be found in the events.
+pub async fn send(socket: &mut Socket, id: &str, text: &str) -> ExecutionId {
+    let id: ExecutionId = id.parse().expect("an id");
+    let frame = ClientFrame::Execute { id: id.clone(), code: text.to_owned(), timeout_ms: Some(30_000), stdin: None };
+    socket.send(&frame).await.expect("the frame is sent");
+    id
+}
+
+/// The next frame; the end of the socket fails the test.
+pub async fn frame(socket: &mut Socket) -> ServerFrame {
+    match in_time("a frame", socket.receive()).await.expect("a readable frame") {
+        Received::Frame(frame) => frame,
+        Received::Closed(closed) => panic!("closed: {closed:?}"),
+    }
+}
+
+/// The next event of the log; notices but `ready` fail the test.
+pub async fn event(socket: &mut Socket) -> LoggedEvent {
+    loop {
+        match frame(socket).await {
+            ServerFrame::Event(event) => return event,
+            ServerFrame::Notice(Notice::Ready { .. }) => {}
+            ServerFrame::Notice(notice) => panic!("unexpected: {notice:?}"),
+        }
+    }
+}
+
+/// The events up to and with the result of an execution.
+pub async fn until_result(socket: &mut Socket, id: &ExecutionId) -> Vec<LoggedEvent> {
+    let mut events = Vec::new();
+    loop {
+        let next = event(socket).await;
+        let last = matches!(&next.event, Event::Result(outcome) if outcome.id == *id);
+        events.push(next);
+        if last {
+            return events;
+        }
+    }
+}
+
+/// What the events say was printed.
+pub fn printed(events: &[LoggedEvent], wanted: StreamName) -> String {
+    let data = events.iter().filter_map(|logged| match &logged.event {
+        Event::Stream { stream, data, .. } if *stream == wanted => Some(data.as_str()),
+        _ => None,
+    });
+    data.collect()
+}
+
+/// Checks what holds for every log: seq grows, and nothing of an execution comes after its result.
+pub fn assert_log(events: &[LoggedEvent]) {
+    let mut ended = std::collections::HashSet::new();
+    for pair in events.windows(2) {
+        assert!(pair[0].seq < pair[1].seq, "seq does not grow: {pair:?}");
+    }
+    for logged in events {
+        let id = match &logged.event {
+            Event::Queued { id } | Event::Started { id, .. } | Event::InputRequest { id, .. } => Some(id),
+            Event::Stream { id, .. } | Event::Display { id, .. } => id.as_ref(),
+            Event::Result(outcome) => Some(&outcome.id),
+            Event::Status { .. } => None,
+        };
+        if let Some(id) = id {
+            assert!(!ended.contains(id), "after its result: {logged:?}");
+        }
+        if let Event::Result(outcome) = &logged.event {
+            ended.insert(outcome.id.clone());
+        }
+    }
+}
+
+/// The children of a process.
+pub fn children(parent: u32) -> Vec<u32> {
+    let processes = std::fs::read_dir("/proc").expect("/proc").flatten();
+    let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.filter(|pid| parent_of(*pid) == Some(parent)).collect()
+}
+
+fn parent_of(pid: u32) -> Option<u32> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
+}
+
+/// Every process below this one.
+pub fn descendants(root: u32) -> Vec<u32> {
+    let direct = children(root);
+    let below: Vec<u32> = direct.iter().flat_map(|pid| descendants(*pid)).collect();
+    direct.into_iter().chain(below).collect()
+}
+
+/// Processes of the host, whoever's, with this text in their command line.
+pub fn running_with(text: &str) -> Vec<u32> {
+    let processes = std::fs::read_dir("/proc").expect("/proc").flatten();
+    let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    pids.filter(|pid| *pid != std::process::id() && cmdline(*pid).contains(text)).collect()
+}
+
+fn cmdline(pid: u32) -> String {
+    std::fs::read(format!("/proc/{pid}/cmdline")).map(|it| String::from_utf8_lossy(&it).into_owned()).unwrap_or_default()
+}
+
+fn is_gateway(pid: u32) -> bool {
+    cmdline(pid).split('\0').nth(1) == Some("gateway")
+}
+
+/// Sends a signal, by kill(1).
+pub fn kill(pid: u32, signal: &str) {
+    let status = Command::new("kill").args(["-s", signal, &pid.to_string()]).status().expect("kill runs");
+    assert!(status.success(), "kill -s {signal} {pid}");
+}
