@@ -153,8 +153,13 @@ fn edge_config(config: &Config) -> EdgeConfig {
 
 fn auth(welcome: &Welcome) -> anyhow::Result<Auth> {
     let settings = &welcome.config.auth;
-    Auth::new(welcome.signing_key.expose(), settings.issuer.clone(), settings.audience.clone(), Duration::from_secs(settings.leeway_s))
-        .context("tokens cannot be checked")
+    Auth::new(
+        welcome.signing_key.expose(),
+        settings.issuer.clone(),
+        settings.audience.clone(),
+        Duration::from_secs(settings.leeway_s),
+    )
+    .context("tokens cannot be checked")
 }
 
 fn tcp_listener(listener: OwnedFd) -> std::io::Result<tokio::net::TcpListener> {

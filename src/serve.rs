@@ -174,7 +174,13 @@ fn own(path: &Path, user: u32) -> std::io::Result<()> {
 fn announce(config: &Config, listener: &TcpListener) -> anyhow::Result<()> {
     let address = listener.local_addr().context("the listener has no address")?;
     let key = signing_key(config)?;
-    let token = edge::auth::sign(key.expose(), LOCAL_SUBJECT, LOCAL_SCOPE, LOCAL_TOKEN_TTL)?;
+    let grant = edge::auth::Grant {
+        subject: LOCAL_SUBJECT,
+        scope: LOCAL_SCOPE,
+        issuer: config.auth.issuer.as_deref(),
+        audience: config.auth.audience.as_deref(),
+    };
+    let token = edge::auth::sign(key.expose(), &grant, LOCAL_TOKEN_TTL)?;
     let url = format!("http://{address}");
     write_private(&config.data_dir.join("token"), &token)?;
     write_private(&config.data_dir.join("url"), &url)?;

@@ -2,11 +2,11 @@
 
 use std::io::Write;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 
 use super::args::Token;
 use crate::config::{self, Overrides};
-use crate::edge::auth;
+use crate::edge::auth::{self, Grant};
 use crate::keys;
 
 /// Prints the token alone on standard output.
@@ -14,10 +14,13 @@ pub(super) fn run(args: Token) -> anyhow::Result<()> {
     let mut flags = Overrides::default();
     flags.set("--data-dir", "data_dir", args.data_dir);
     let config = config::load(args.config.as_deref(), std::env::vars_os(), flags)?;
-    if config.auth.issuer.is_some() || config.auth.audience.is_some() {
-        bail!("auth.issuer or auth.audience is set, so the server takes tokens of that issuer alone; ask it for one");
-    }
     let key = keys::load(&config.data_dir, config.auth.key_file.as_deref())?;
-    let token = auth::sign(&key, &args.subject, &args.scope, args.ttl).context("no token can be made")?;
+    let grant = Grant {
+        subject: &args.subject,
+        scope: &args.scope,
+        issuer: config.auth.issuer.as_deref(),
+        audience: config.auth.audience.as_deref(),
+    };
+    let token = auth::sign(&key, &grant, args.ttl).context("no token can be made")?;
     writeln!(std::io::stdout(), "{token}").context("the token cannot be printed")
 }

@@ -251,26 +251,42 @@ pub fn bearer(headers: &HeaderMap) -> Result<Option<&str>, AuthError> {
     Ok(Some(token.trim_matches(' ')))
 }
 
+/// Whom a token is to stand for.
+#[derive(Debug, Clone, Copy, Default, Serialize)]
+pub struct Grant<'a> {
+    /// Who.
+    #[serde(rename = "sub")]
+    pub subject: &'a str,
+    /// What is allowed, separated by spaces.
+    pub scope: &'a str,
+    /// The issuer that the server asks for, if it asks for one.
+    #[serde(rename = "iss", skip_serializing_if = "Option::is_none")]
+    pub issuer: Option<&'a str>,
+    /// The audience that the server asks for, if it asks for one.
+    #[serde(rename = "aud", skip_serializing_if = "Option::is_none")]
+    pub audience: Option<&'a str>,
+}
+
 /// Signs an HS256 token that [`Auth::verify`] accepts for `ttl` from now.
 ///
 /// # Errors
 /// [`KeyError`] if the secret is too short or the subject breaks the rules.
-pub fn sign(secret: &[u8], subject: &str, scope: &str, ttl: Duration) -> Result<String, KeyError> {
+pub fn sign(secret: &[u8], grant: &Grant<'_>, ttl: Duration) -> Result<String, KeyError> {
     #[derive(Serialize)]
     struct Signed<'a> {
-        sub: &'a str,
-        scope: &'a str,
+        #[serde(flatten)]
+        grant: &'a Grant<'a>,
         iat: u64,
         exp: u64,
     }
     if secret.len() < MIN_SECRET_BYTES {
         return Err(KeyError::Short(secret.len()));
     }
-    if !subject_is_valid(subject) {
+    if !subject_is_valid(grant.subject) {
         return Err(KeyError::Subject);
     }
     let iat = u64::try_from(jiff::Timestamp::now().as_second()).unwrap_or(0);
-    let claims = Signed { sub: subject, scope, iat, exp: iat.saturating_add(ttl.as_secs()) };
+    let claims = Signed { grant, iat, exp: iat.saturating_add(ttl.as_secs()) };
     Ok(jsonwebtoken::encode(&Header::new(Algorithm::HS256), &claims, &EncodingKey::from_secret(secret)?)?)
 }
 

@@ -17,7 +17,7 @@ use crate::session::registry::CreateError;
 
 /// A refused request, as its client is told.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fault {
+pub(super) struct Fault {
     code: ProblemCode,
     detail: Cow<'static, str>,
     errors: Vec<FieldError>,
@@ -26,56 +26,56 @@ pub struct Fault {
 
 impl Fault {
     /// A refusal that names no field.
-    pub fn new(code: ProblemCode, detail: impl Into<Cow<'static, str>>) -> Self {
+    pub(super) fn new(code: ProblemCode, detail: impl Into<Cow<'static, str>>) -> Self {
         Self { code, detail: detail.into(), errors: Vec::new(), allow: None }
     }
 
     /// `invalid_request`, because of one field of the body or query.
-    pub fn field(field: impl Into<String>, message: impl Into<String>) -> Self {
+    pub(super) fn field(field: impl Into<String>, message: impl Into<String>) -> Self {
         let error = FieldError { field: field.into(), message: message.into() };
         let detail = format!("{}: {}", error.field, error.message);
         Self { errors: vec![error], ..Self::new(ProblemCode::InvalidRequest, detail) }
     }
 
     /// `invalid_request`, because of something that has no field.
-    pub fn invalid(detail: impl Into<Cow<'static, str>>) -> Self {
+    pub(super) fn invalid(detail: impl Into<Cow<'static, str>>) -> Self {
         Self::new(ProblemCode::InvalidRequest, detail)
     }
 
     /// No such thing, or not the caller's: the two cannot be told apart.
-    pub fn not_found() -> Self {
+    pub(super) fn not_found() -> Self {
         Self::new(ProblemCode::NotFound, "there is no such session or page")
     }
 
     /// The path is known, the method is not; `allow` lists the methods that are.
-    pub fn method_not_allowed(allow: String) -> Self {
+    pub(super) fn method_not_allowed(allow: String) -> Self {
         let detail = format!("this path allows {allow}");
         Self { allow: Some(allow), ..Self::new(ProblemCode::MethodNotAllowed, detail) }
     }
 
     /// A fault of the server. The cause goes to the log, once, and to nobody else.
-    pub fn internal(cause: &(dyn std::error::Error + 'static)) -> Self {
+    pub(super) fn internal(cause: &(dyn std::error::Error + 'static)) -> Self {
         tracing::error!(error = cause, "a request failed inside the server");
         Self::untold()
     }
 
     /// What went wrong, for programs.
-    pub fn code(&self) -> ProblemCode {
+    pub(super) fn code(&self) -> ProblemCode {
         self.code
     }
 
     /// What to do about it.
-    pub fn detail(&self) -> &str {
+    pub(super) fn detail(&self) -> &str {
         &self.detail
     }
 
     /// The `Allow` header of a 405.
-    pub fn allow(&self) -> Option<&str> {
+    pub(super) fn allow(&self) -> Option<&str> {
         self.allow.as_deref()
     }
 
     /// The HTTP status.
-    pub fn status(&self) -> StatusCode {
+    pub(super) fn status(&self) -> StatusCode {
         match self.code {
             ProblemCode::InvalidRequest => StatusCode::BAD_REQUEST,
             ProblemCode::Unauthorized => StatusCode::UNAUTHORIZED,
@@ -97,7 +97,7 @@ impl Fault {
     }
 
     /// How a socket is closed for it.
-    pub fn close_code(&self) -> CloseCode {
+    pub(super) fn close_code(&self) -> CloseCode {
         match self.code {
             ProblemCode::InvalidRequest
             | ProblemCode::MethodNotAllowed
@@ -119,7 +119,7 @@ impl Fault {
     }
 
     /// The problem document of one request.
-    pub fn document(&self, request_id: &str) -> Problem {
+    pub(super) fn document(&self, request_id: &str) -> Problem {
         let status = self.status();
         Problem {
             kind: "about:blank".into(),
@@ -133,7 +133,7 @@ impl Fault {
     }
 
     /// The message on a socket that stays open; `id` is that of the refused request.
-    pub fn notice(self, id: Option<String>) -> Notice {
+    pub(super) fn notice(self, id: Option<String>) -> Notice {
         Notice::Problem { id, code: self.code, detail: self.detail.into_owned(), errors: self.errors }
     }
 

@@ -295,7 +295,8 @@ mod tests {
     fn a_new_session_is_described_in_the_query() {
         let principal = |scope: &str| {
             let secret = vec![1; 32];
-            let token = auth::sign(&secret, "ada", scope, std::time::Duration::from_secs(60)).unwrap();
+            let grant = auth::Grant { subject: "ada", scope, ..auth::Grant::default() };
+            let token = auth::sign(&secret, &grant, std::time::Duration::from_secs(60)).unwrap();
             let auth = auth::Auth::new(&secret, None, None, std::time::Duration::ZERO).unwrap();
             auth.verify(&token).unwrap()
         };

@@ -220,7 +220,9 @@ impl Kernel {
 
     /// The end may be told before epoll tells of what the dead have sent.
     fn read_what_is_left(&mut self) {
-        while self.control_open && read_control(self.control.get_ref().as_fd(), &mut self.decoder).is_ok_and(|n| n > 0) {}
+        while self.control_open && read_control(self.control.get_ref().as_fd(), &mut self.decoder).is_ok_and(|n| n > 0)
+        {
+        }
         self.control_open = false;
         while let Ok(Some(tell)) = read_init(self.init.get_ref().as_fd()) {
             if let Tell::Exit(status) = tell {
@@ -369,4 +371,3 @@ fn read_init(socket: BorrowedFd<'_>) -> io::Result<Option<Tell>> {
         }
     }
 }
-

@@ -73,6 +73,8 @@ pub fn gateway(store: &Path, user: Option<u32>) -> Result<PathBuf, ConfineError>
         None => super::enter_outer_namespace().map_err(step("enter a user namespace"))?,
     }
     enter_root(store)?;
+    // Before the user changes: the right to do it goes with root.
+    drop_bounding_set()?;
     if let Some(id) = user {
         set_thread_groups(&[]).map_err(step("drop groups"))?;
         let (uid, gid) = (Uid::from_raw(id), Gid::from_raw(id));
@@ -106,15 +108,19 @@ fn enter_root(store: &Path) -> Result<(), ConfineError> {
     mount_remount("/", inert | MountFlags::RDONLY, "").map_err(step("make the root read-only"))
 }
 
-fn drop_capabilities() -> Result<(), ConfineError> {
-    clear_ambient_capability_set().map_err(step("drop ambient capabilities"))?;
+fn drop_bounding_set() -> Result<(), ConfineError> {
     for capability in CapabilitySet::all().iter() {
         match remove_capability_from_bounding_set(capability) {
-            // Without CAP_SETPCAP there is nothing to lose, and a kernel may not know the newest ones.
-            Ok(()) | Err(rustix::io::Errno::PERM | rustix::io::Errno::INVAL) => {}
-            Err(error) => return Err(step("drop capabilities")(error)),
+            // A kernel may not know the newest ones.
+            Ok(()) | Err(rustix::io::Errno::INVAL) => {}
+            Err(error) => return Err(step("drop the bounding set")(error)),
         }
     }
+    Ok(())
+}
+
+fn drop_capabilities() -> Result<(), ConfineError> {
+    clear_ambient_capability_set().map_err(step("drop ambient capabilities"))?;
     enter::keep_capabilities(CapabilitySet::empty()).map_err(step("drop capabilities"))?;
     set_no_new_privs(true).map_err(step("set no_new_privs"))
 }

@@ -141,7 +141,7 @@ fn compile(level: &policy::Level, has_memory: bool) -> Result<Vec<libc::sock_fil
         let comparisons: Vec<ScmpArgCompare> = rule.when.iter().map(|when| compare(*when)).collect();
         filter.add_rule_conditional(action, number(rule.call)?, &comparisons)?;
     }
-    Ok(export(&filter)?)
+    export(&filter)
 }
 
 /// What a call fails with that no rule matches: programs take it for an older Linux and do without.
@@ -152,10 +152,10 @@ fn rules(level: &policy::Level, has_memory: bool) -> Vec<Rule> {
     let mut rules = Vec::new();
     let mut add = |call, when: &[When], answer| rules.push(Rule { call, when: when.to_vec(), answer });
     let shared_memory = if has_memory { policy::SHARED_MEMORY } else { &[] };
-    for call in policy::ALLOWED.iter().chain(shared_memory).flat_map(|group| group.calls) {
+    for call in policy::ALLOWED.iter().chain(shared_memory).flat_map(policy::Group::calls) {
         add(call, &[], Answer::Allow);
     }
-    for call in policy::REFUSED.iter().flat_map(|group| group.calls) {
+    for call in policy::REFUSED.iter().flat_map(policy::Group::calls) {
         add(call, &[], Answer::Refuse(libc::EPERM));
     }
     for rule in policy::RULES {

@@ -168,6 +168,12 @@ impl SessionHandle {
         &self.identity
     }
 
+    /// Waits until the actor has published what it begins with.
+    async fn begun(&self) {
+        // If the actor has gone already, there is nothing to wait for.
+        let _ = self.snapshot.clone().changed().await;
+    }
+
     /// What changes, as it is now.
     pub fn snapshot(&self) -> Snapshot {
         self.snapshot.borrow().clone()

@@ -159,7 +159,13 @@ impl Registry {
             created_at: row.created_at,
         });
         let origin = match (row.ended_at, kernel) {
-            (Some(at), _) => Origin::Ended { at, found },
+            (Some(at), kernel) => {
+                // It was being terminated when the gateway before us died.
+                if kernel.is_some() {
+                    self.shared.supervisor.release(&identity.id);
+                }
+                Origin::Ended { at, found }
+            }
             (None, Some(delivered)) => self.adopted(delivered, found, known),
             (None, None) => Origin::Recovered { found, known },
         };
@@ -212,15 +218,18 @@ impl Registry {
             limits: config.resource_limits,
             created_at: jiff::Timestamp::now(),
         });
-        let kernel = Kernel::boot(&self.shared.supervisor, create_request(&identity, &config)).await.map_err(|error| {
-            self.shared.supervisor.release(&identity.id);
-            unavailable(&error)
-        })?;
+        let kernel =
+            Kernel::boot(&self.shared.supervisor, create_request(&identity, &config)).await.map_err(|error| {
+                self.shared.supervisor.release(&identity.id);
+                unavailable(&error)
+            })?;
         let (log, reader) = self.store_new(&identity, &config).await.inspect_err(|_| {
             self.shared.supervisor.release(&identity.id);
         })?;
         tracing::info!(session = %identity.id, language = ?identity.language, mode = ?identity.sandbox_mode, "created");
-        Ok(self.run(identity, config, log, reader, Some(permits), Origin::New(kernel)))
+        let handle = self.run(identity, config, log, reader, Some(permits), Origin::New(kernel));
+        handle.begun().await;
+        Ok(handle)
     }
 
     async fn store_new(&self, identity: &Identity, config: &SessionConfig) -> Result<(Log, LogReader), CreateError> {

@@ -212,6 +212,16 @@ impl Store {
         self.0.end(id.clone(), at);
     }
 
+    /// Notes that a session is to be deleted, and returns when that is stored: it ended so long ago that nothing of it is
+    /// kept any more.
+    ///
+    /// # Errors
+    /// [`StoreError::Full`], [`StoreError::Database`], [`StoreError::Closed`].
+    pub async fn doom(&self, id: &SessionId) -> Result<(), StoreError> {
+        self.0.end(id.clone(), Timestamp::UNIX_EPOCH);
+        self.0.flush().await
+    }
+
     /// Waits until everything before it is stored; called last, before the process ends. A failure is told in the
     /// server's log.
     pub async fn close(&self) {

@@ -127,7 +127,8 @@ impl Gateway {
 
     /// Waits for messages or for the end of the process. Cancel-safe.
     pub(super) async fn next(&mut self) -> Wake {
-        let interest = if self.outbox.is_empty() { Interest::READABLE } else { Interest::READABLE | Interest::WRITABLE };
+        let interest =
+            if self.outbox.is_empty() { Interest::READABLE } else { Interest::READABLE | Interest::WRITABLE };
         loop {
             let mut guard = tokio::select! {
                 biased; // the end of the process outranks what it left on the link

@@ -255,10 +255,7 @@ impl Shared {
     }
 }
 
-async fn receive(
-    socket: &AsyncFd<OwnedFd>,
-    buffer: &mut [u8],
-) -> Result<(ToGateway, Vec<OwnedFd>), LinkError> {
+async fn receive(socket: &AsyncFd<OwnedFd>, buffer: &mut [u8]) -> Result<(ToGateway, Vec<OwnedFd>), LinkError> {
     loop {
         let mut ready = socket.readable().await.map_err(LinkError::Io)?;
         match link::receive(socket.get_ref().as_fd(), buffer) {

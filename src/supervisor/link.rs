@@ -16,8 +16,8 @@ use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
 };
 use serde::de::DeserializeOwned;
-use tokio::io::unix::AsyncFd;
 use serde::{Deserialize, Serialize};
+use tokio::io::unix::AsyncFd;
 
 use crate::config::Config;
 pub use crate::sandbox::init_link as init;
@@ -301,7 +301,10 @@ pub fn receive<T: DeserializeOwned>(socket: BorrowedFd<'_>, buffer: &mut [u8]) -
 ///
 /// # Errors
 /// Those of epoll_ctl(2).
-#[expect(deprecated, reason = "what the constructor cannot know of every type holds for an OwnedFd: it stays open while it is registered")]
+#[expect(
+    deprecated,
+    reason = "what the constructor cannot know of every type holds for an OwnedFd: it stays open while it is registered"
+)]
 pub fn register(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     AsyncFd::new(fd)
 }

@@ -10,8 +10,8 @@
 //! ```
 
 mod gateway;
-mod homes;
 pub mod handle;
+mod homes;
 pub mod link;
 mod sandboxes;
 
@@ -28,9 +28,9 @@ use tokio::time::Instant;
 use crate::config::Config;
 use crate::sandbox;
 use gateway::{Gateway, GatewayError};
-pub(crate) use sandboxes::monotonic_ns;
 use link::{Create, LinkError, Secret, StoreRoot, ToGateway, ToSupervisor, VERSION, Welcome};
 use sandboxes::Sandboxes;
+pub(crate) use sandboxes::monotonic_ns;
 
 /// A language as the supervisor starts it.
 #[derive(Debug)]

@@ -97,21 +97,15 @@ impl Sandboxes {
 
     /// Makes a sandbox; the descriptors are for the gateway.
     pub(super) fn create(&mut self, create: &Create, parts: &Parts) -> Result<(Held, Vec<OwnedFd>), MakeError> {
-        let program = parts
-            .programs
-            .iter()
-            .find(|program| program.language == create.language)
-            .ok_or(MakeError::NoProgram)?;
+        let program =
+            parts.programs.iter().find(|program| program.language == create.language).ok_or(MakeError::NoProgram)?;
         let id = SandboxId(self.next);
         self.next += 1;
         let sandbox = self.spawn(id, create, program)?;
         let fds = copies(&sandbox)?;
         let pidfd = sandbox.pidfd.try_clone().map_err(|e| MakeError::Descriptor(e))?;
         self.ends.push(Box::pin(ended(id, pidfd)));
-        self.live.insert(
-            id,
-            Live { sandbox, session: create.session.clone(), deadline_ns: None, adopted: true },
-        );
+        self.live.insert(id, Live { sandbox, session: create.session.clone(), deadline_ns: None, adopted: true });
         Ok((Held { sandbox: id, session: create.session.clone(), deadline_ns: None }, fds))
     }
 

@@ -6,7 +6,7 @@ use repltool_protocol::event::{Event, StreamName};
 use repltool_protocol::ids::{ExecutionId, SessionId};
 use serde_json::json;
 
-use crate::crash::{Follower, Outage};
+use crate::follower::{Follower, Outage};
 use crate::harness::{Server, children, code, descendants, eventually, in_time, kill, printed, python, run};
 
 /// Kills the gateway after a random time, counted from the moment at which its process is there.
@@ -22,7 +22,8 @@ async fn every_line_arrives_once_however_often_the_gateway_is_killed() {
     const KILLS: usize = 15;
     let server = Server::start().await;
     let client = server.client();
-    let session = python(&client, json!({"resource_limits": {"max_output_size": 10_485_760, "max_cpu_time": 300}})).await;
+    let session =
+        python(&client, json!({"resource_limits": {"max_output_size": 10_485_760, "max_cpu_time": 300}})).await;
     let mut follower = Follower::new(&client, &session);
     let talker = "
 import sys, time
@@ -101,11 +102,15 @@ async fn an_execution_that_was_queued_runs_although_its_gateway_dies_at_once() {
         follower.until(|event| matches!(event, Event::Queued { id: queued } if *queued == id)).await;
         let gateway = server.gateway_pid(Some(last)).await;
         kill(gateway, "KILL");
+        follower.until_closed().await;
         let outcome = follower.result(&id).await;
         assert_eq!(outcome.result_text.as_deref(), Some(&*(round * 2).to_string()), "{outcome:?}");
         last = gateway;
     }
     follower.assert_unchanged().await;
+    let history = in_time("history", client.history(&session, 100, 0)).await.expect("history");
+    let counts: Vec<_> = history.executions.iter().map(|entry| entry.execution_count).collect();
+    assert_eq!(counts, [1, 2, 3, 4, 5, 6], "what was told as a result is in the history");
 }
 
 /// Starts code of many parts and has the gateway die before the driver has all of them.
@@ -227,10 +232,14 @@ async fn a_session_that_was_being_terminated_is_not_back_after_a_crash() {
     server.gateway_pid(Some(gateway)).await;
     server.until_ready().await;
 
-    let again = client.get(&session).await;
-    assert_eq!(again.expect_err("it is gone").problem().map(|problem| problem.status), Some(404));
+    let missing = || async {
+        let error = client.get(&session).await.err()?;
+        (error.problem().map(|problem| problem.status) == Some(404)).then_some(())
+    };
+    eventually("it is gone", missing).await;
     let gone = || async { (!std::fs::exists(format!("/proc/{interpreter}")).unwrap_or(true)).then_some(()) };
     eventually("its processes are gone", gone).await;
-    let logs = || async { std::fs::read_dir(server.data().join("store/sessions")).ok()?.next().is_none().then_some(()) };
+    let logs =
+        || async { std::fs::read_dir(server.data().join("store/sessions")).ok()?.next().is_none().then_some(()) };
     eventually("its log is deleted", logs).await;
 }

@@ -1,16 +1,22 @@
 //! Starts the real server on port 0, speaks to it as a client, and leaves nothing behind.
 
 use std::future::Future;
-use std::path::{Path, PathBuf};
+use std::os::fd::AsRawFd;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use repltool::client::{Client, Received, Socket};
-use repltool_protocol::event::{Event, LoggedEvent, StreamName};
+use repltool_protocol::event::{Event, LoggedEvent, Outcome, StreamName};
 use repltool_protocol::frame::{ClientFrame, Notice, ServerFrame};
 use repltool_protocol::ids::{ExecutionId, SessionId};
 use repltool_protocol::rest::{ExecutionRequest, ExecutionResult, SessionConfig};
 use tempfile::TempDir;
+
+mod processes;
+
+pub use processes::{children, descendants, kill, running_with};
+use processes::{is_gateway, lives};
 
 /// The longest that anything is waited for. Generous: it tells a hang from a slow machine.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -65,8 +71,7 @@ impl Server {
         // A url left by a server that was killed must not be taken for that of this one.
         let _ = std::fs::remove_file(data.join("url"));
         let process = command.spawn().expect("the server starts");
-        let mut server =
-            Self { process, url: String::new(), dir, user, settings: settings.to_owned() };
+        let mut server = Self { process, url: String::new(), dir, user, settings: settings.to_owned() };
         eventually("the server says where it listens", || async {
             std::fs::read_to_string(data.join("url")).ok().filter(|url| !url.is_empty())
         })
@@ -171,7 +176,7 @@ impl Drop for Server {
         }
         // The death signal has reached everyone by now, or does so in a moment; nothing is ever left to be killed here.
         for _ in 0..500 {
-            if gateways.iter().all(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
+            if !gateways.iter().any(|pid| lives(*pid)) {
                 return;
             }
             std::thread::yield_now();
@@ -196,7 +201,7 @@ pub fn binary_as(user: As) -> Command {
             // The build directory may be closed to others, so the binary is opened before the user changes.
             let mut command = Command::new("setpriv");
             let id = NOBODY.to_string();
-            command.args(["--reuid", &id, "--regid", &id, "--clear-groups", "--"]).arg(public_copy(binary));
+            command.args(["--reuid", &id, "--regid", &id, "--clear-groups", "--"]).arg(opened(binary));
             command
         }
     };
@@ -206,20 +211,15 @@ pub fn binary_as(user: As) -> Command {
     command
 }
 
-/// Where everybody may execute it.
-fn public_copy(binary: &str) -> PathBuf {
-    use std::os::unix::fs::PermissionsExt as _;
-    static COPY: std::sync::OnceLock<(TempDir, PathBuf)> = std::sync::OnceLock::new();
-    COPY.get_or_init(|| {
-        let dir = tempfile::Builder::new().prefix("repltool-bin-").tempdir().expect("a directory");
-        std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).expect("opened to all");
-        let path = dir.path().join("repltool");
-        std::fs::copy(binary, &path).expect("the binary is copied");
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("opened to all");
-        (dir, path)
-    })
-    .1
-    .clone()
+/// A path by which everybody below this process may execute it.
+fn opened(binary: &str) -> String {
+    static BINARY: std::sync::OnceLock<std::fs::File> = std::sync::OnceLock::new();
+    let file = BINARY.get_or_init(|| {
+        let file = std::fs::File::open(binary).expect("the binary is there");
+        rustix::io::fcntl_setfd(&file, rustix::io::FdFlags::empty()).expect("children get the descriptor too");
+        file
+    });
+    format!("/proc/self/fd/{}", file.as_raw_fd())
 }
 
 /// Tests of what only root can set up ask this first; elsewhere they fail rather than pass unseen.
@@ -266,6 +266,11 @@ pub fn code(code: &str) -> ExecutionRequest {
         execution_id: None,
         stdin: None,
     }
+}
+
+/// [`code`] under a name.
+pub fn named(id: &str, text: &str) -> ExecutionRequest {
+    ExecutionRequest { execution_id: Some(id.parse().expect("an id")), ..code(text) }
 }
 
 /// Runs code to its end.
@@ -319,6 +324,24 @@ pub async fn until_result(socket: &mut Socket, id: &ExecutionId) -> Vec<LoggedEv
     }
 }
 
+/// Passes over events until something is printed, which shows that the execution runs.
+pub async fn until_printed(socket: &mut Socket) {
+    while !matches!(event(socket).await.event, Event::Stream { .. }) {}
+}
+
+/// The outcome that is the last of these events.
+pub fn outcome(events: &[LoggedEvent]) -> &Outcome {
+    match &events.last().expect("events").event {
+        Event::Result(outcome) => outcome,
+        other => panic!("no result: {other:?}"),
+    }
+}
+
+/// The name of the exception in an outcome, or nothing.
+pub fn exception(outcome: &Outcome) -> &str {
+    outcome.exception.as_ref().map_or("", |exception| exception.name.as_str())
+}
+
 /// What the events say was printed.
 pub fn printed(events: &[LoggedEvent], wanted: StreamName) -> String {
     let data = events.iter().filter_map(|logged| match &logged.event {
@@ -348,44 +371,4 @@ pub fn assert_log(events: &[LoggedEvent]) {
             ended.insert(outcome.id.clone());
         }
     }
-}
-
-/// The children of a process.
-pub fn children(parent: u32) -> Vec<u32> {
-    let processes = std::fs::read_dir("/proc").expect("/proc").flatten();
-    let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    pids.filter(|pid| parent_of(*pid) == Some(parent)).collect()
-}
-
-fn parent_of(pid: u32) -> Option<u32> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
-}
-
-/// Every process below this one.
-pub fn descendants(root: u32) -> Vec<u32> {
-    let direct = children(root);
-    let below: Vec<u32> = direct.iter().flat_map(|pid| descendants(*pid)).collect();
-    direct.into_iter().chain(below).collect()
-}
-
-/// Processes of the host, whoever's, with this text in their command line.
-pub fn running_with(text: &str) -> Vec<u32> {
-    let processes = std::fs::read_dir("/proc").expect("/proc").flatten();
-    let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    pids.filter(|pid| *pid != std::process::id() && cmdline(*pid).contains(text)).collect()
-}
-
-fn cmdline(pid: u32) -> String {
-    std::fs::read(format!("/proc/{pid}/cmdline")).map(|it| String::from_utf8_lossy(&it).into_owned()).unwrap_or_default()
-}
-
-fn is_gateway(pid: u32) -> bool {
-    cmdline(pid).split('\0').nth(1) == Some("gateway")
-}
-
-/// Sends a signal, by kill(1).
-pub fn kill(pid: u32, signal: &str) {
-    let status = Command::new("kill").args(["-s", signal, &pid.to_string()]).status().expect("kill runs");
-    assert!(status.success(), "kill -s {signal} {pid}");
 }

@@ -213,7 +213,7 @@ fn traces(server: &Server, id: &SessionId) -> Vec<String> {
     let db = rusqlite::Connection::open_with_flags(store.join("store.sqlite"), flags).expect("the store");
     for (table, column) in [("session", "id"), ("execution", "session")] {
         let query = format!("SELECT count(*) FROM {table} WHERE {column} = ?1");
-        let rows: u64 = db.query_row(&query, [id.as_str()], |row| row.get(0)).expect("a count");
+        let rows: u32 = db.query_row(&query, [id.as_str()], |row| row.get(0)).expect("a count");
         found.extend((rows > 0).then(|| format!("{table}: {rows}")));
     }
     found

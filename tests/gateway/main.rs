@@ -1,5 +1,6 @@
 //! Tests of the running program, one binary. Most of them start a real server on a port of its own, with real sandboxes.
 
+mod follower;
 mod harness;
 mod wire;
 
@@ -9,6 +10,18 @@ mod tidy;
 /// Sessions: created, listed, read, restarted, ended by their idle timeout, deleted without a trace.
 mod lifecycle;
 
+/// Executions: results, history, order, names, cancelling and interrupting.
+mod executions;
+
+/// The interpreter ends or is replaced: what ran and what waits is told so, the next one comes.
+mod losses;
+
+/// Output: at once, whole and in order, over sockets, as lines and as server-sent events.
+mod streaming;
+
+/// Output as text: no character cut, nothing changed but what is no text.
+mod text;
+
 /// The event log under `kill -9`: nothing lost, nothing twice.
 mod log_crash;
 
@@ -17,3 +30,18 @@ mod crash;
 
 /// The gateway is killed at random moments, with many sessions, and when no other comes up.
 mod crash_often;
+
+/// The server ends, in good order and by force, and starts again on the same data; or says why it does not start.
+mod shutdown;
+
+/// Attempts to get out of a sandbox, each with its refusal.
+mod escape;
+
+/// Sessions do not see each other or the server, and the gateway does not see the host.
+mod isolation;
+
+/// The main promises, kept by a server that has no root and no cgroups.
+mod ordinary_user;
+
+/// The command line: output, exit codes, messages.
+mod cli;

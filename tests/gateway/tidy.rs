@@ -1,6 +1,8 @@
 //! House rules that a compiler does not check: which module may use which, how long a file may be, where `unsafe` may
 //! stand, and that every requirement has a test or a reason.
 
+#![allow(clippy::unwrap_used, reason = "in a test a panic is how a failure is told")]
+
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 

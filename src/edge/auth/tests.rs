@@ -39,7 +39,12 @@ fn hs256(claims: Value) -> String {
 
 #[test]
 fn what_is_signed_is_verified() {
-    let token = sign(SECRET, "ada", "tool:execute admin other", Duration::from_secs(60)).unwrap();
+    let mut grant = Grant { subject: "ada", scope: "tool:execute admin other", ..Grant::default() };
+    let token = sign(SECRET, &grant, Duration::from_secs(60)).unwrap();
+    assert!(auth(Some("me"), Some("us")).verify(&token).is_err());
+    (grant.issuer, grant.audience) = (Some("me"), Some("us"));
+    let full = sign(SECRET, &grant, Duration::from_secs(60)).unwrap();
+    assert!(auth(Some("me"), Some("us")).verify(&full).is_ok());
     let principal = auth(None, None).verify(&token).unwrap();
     assert_eq!(principal.subject, "ada");
     for scope in [Scope::Execute, Scope::Read, Scope::Admin] {
@@ -154,8 +159,11 @@ fn critical_headers_are_refused() {
 
 #[test]
 fn short_secrets_and_odd_subjects_are_refused() {
-    assert!(matches!(sign(b"short", "ada", "", Duration::ZERO), Err(KeyError::Short(5))));
-    assert!(matches!(sign(SECRET, "", "", Duration::ZERO), Err(KeyError::Subject)));
+    assert!(matches!(
+        sign(b"short", &Grant { subject: "ada", ..Grant::default() }, Duration::ZERO),
+        Err(KeyError::Short(5))
+    ));
+    assert!(matches!(sign(SECRET, &Grant::default(), Duration::ZERO), Err(KeyError::Subject)));
     let refused = Auth::new(&[1; 31], None, None, Duration::ZERO).unwrap_err();
     assert_eq!(refused.to_string(), "a signing secret has 31 bytes; at least 32 are needed");
 }

@@ -9,6 +9,7 @@ import builtins
 import sys
 from _ast import Expr, Expression, PyCF_ALLOW_TOP_LEVEL_AWAIT, PyCF_ONLY_AST
 from _sitebuiltins import _Helper
+from mmap import mmap
 from posix import _exit, dup2, fstat, getpid, register_at_fork
 from time import monotonic_ns
 
@@ -18,6 +19,10 @@ quote = load("jsontext").quote
 
 CO_COROUTINE = 0x80
 NO_VALUE = "null", None, False
+NO_MEMORY = (
+    '"success":false,"result":null,"result_text":null,"exception":{"name":"MemoryError","message":"","traceback":'
+    '["MemoryError: no memory for the report"]},"exit_code":null,"truncated":true,"end_ns":'
+)
 RESERVE = 4 << 20  # for the report of a program that has used up all memory; untouched pages cost nothing
 FUTURES = 0
 for _name in __future__.all_feature_names:
@@ -29,7 +34,7 @@ class Interpreter:
 
     def __init__(self, spares, control):
         self._process = getpid()
-        self._reserve = bytearray(RESERVE)
+        self._reserve = mmap(-1, RESERVE)
         self._spares = spares
         self._streams = dict(zip(("stdout", "stderr"), streams.install()))
         self._loop = load("awaiting").Loop()
@@ -61,29 +66,28 @@ class Interpreter:
     def _tell(self, error):
         """Returns (exit code or None, the exception as `report.exception_parts` or None for a clean exit)."""
         if isinstance(error, MemoryError):
-            self._reserve = None
+            self._reserve.close()
         if isinstance(error, KeyboardInterrupt):
             self._loop.recover()
         told, trouble = self._shield.run(self._conclude, error)
         if told is None:
-            self._reserve = None
+            self._reserve.close()
             told = None, report.plain_exception_parts(error, trouble)
         return told
 
     def prepare(self):
         """Makes ready, while nothing waits, what the next execution needs."""
-        report.warm_up()
-        if self._reserve is None:
-            try:
-                self._reserve = bytearray(RESERVE)
-            except MemoryError:
-                pass  # the program holds all there is, and has what the reserve was to free something
+        try:
+            report.warm_up()
+            if self._reserve.closed:
+                self._reserve = mmap(-1, RESERVE)
+        except (MemoryError, OSError):
+            pass  # the program holds all there is; it has what the reserve was, to free something
 
     def no_memory(self):
         """The fields of a `done` message, when there was no memory for the true ones."""
-        self._reserve = None
-        text = "no memory for the report"
-        return _fields(NO_VALUE, None, ("MemoryError", text, [f"MemoryError: {text}"], True), monotonic_ns())
+        self._reserve.close()
+        return NO_MEMORY + str(monotonic_ns())
 
     def _evaluate(self, code, name):
         """Runs the code; returns its value as `report.value_fields`."""

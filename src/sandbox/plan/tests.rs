@@ -24,7 +24,7 @@ impl Call {
             4 => self.architecture,
             16.. => {
                 let argument = self.arguments[(offset as usize - 16) / 8];
-                if offset % 8 == 0 { argument as u32 } else { (argument >> 32) as u32 }
+                if offset.is_multiple_of(8) { argument as u32 } else { (argument >> 32) as u32 }
             }
             _ => panic!("the filter reads the instruction pointer"),
         }

@@ -7,8 +7,8 @@ use repltool_protocol::ids::{ExecutionId, Seq};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::execution::{Cause, state_lost};
 use super::kernel::Job;
+use super::running::{Cause, state_lost};
 use super::{Actor, next_event};
 use crate::runtime::KernelEvent;
 use crate::session::admission::{Fingerprint, Ticket, Verdict};
@@ -68,7 +68,7 @@ impl Actor {
         match id {
             Some(id) if runs != Some(id) => {
                 if let Some(ticket) = self.book.cancel(id) {
-                    let exception = super::execution::interrupted("cancelled before it ran");
+                    let exception = super::running::interrupted("cancelled before it ran");
                     self.end_unrun(ticket.id, ticket.job, exception);
                     self.publish();
                 }
@@ -100,6 +100,10 @@ impl Actor {
 
     /// Ends the session, deletes all that belongs to it, and answers when its processes are gone.
     pub(super) async fn terminate(mut self, reply: oneshot::Sender<()>) {
+        // Stored before it is told: should the gateway die in the middle, the next one goes on with it.
+        if let Err(error) = self.store.doom(&self.identity.id).await {
+            tracing::error!(error = &error as &dyn std::error::Error, "the end of the session cannot be stored");
+        }
         self.close("the session was terminated", End::Terminated, StatusReason::Terminated).await;
         self.delete().await;
         let _ = reply.send(());
@@ -116,8 +120,8 @@ impl Actor {
 
     /// Takes up a session that ended in an earlier run.
     pub(super) fn stay_ended(&mut self, at: jiff::Timestamp) {
-        self.log.end();
         self.publish_as(SessionStatus::Terminated, Some(End::IdleTimeout));
+        self.log.end();
         let passed = Duration::try_from(jiff::Timestamp::now().duration_since(at)).unwrap_or_default();
         self.readable_until = Some(Instant::now() + self.settings.keep_ended.saturating_sub(passed));
     }
@@ -168,8 +172,9 @@ impl Actor {
         self.end_running(why);
         self.end_waiting(why);
         self.tell(SessionStatus::Terminated, reason, None);
-        self.log.end();
+        // Published before the log ends: who meets its end asks why.
         self.publish_as(SessionStatus::Terminated, Some(end));
+        self.log.end();
         self.boot = None;
         if let Some(kernel) = &self.kernel {
             kernel.kill();
@@ -201,4 +206,3 @@ impl Actor {
         }
     }
 }
-

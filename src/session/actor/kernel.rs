@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use tokio::time::Instant;
 
-use super::execution::GRACE;
+use super::running::GRACE;
 use super::{Actor, Running};
 use crate::runtime::control::{ControlError, FromDriver};
 use crate::runtime::{BootError, Kernel, KernelEvent};
@@ -73,7 +73,7 @@ impl Actor {
         let waiting = self.book.lose();
         self.lose_running(status, used, out_of_memory);
         for ticket in waiting {
-            let why = super::execution::state_lost("the interpreter was lost before it ran");
+            let why = super::running::state_lost("the interpreter was lost before it ran");
             self.end_unrun(ticket.id, ticket.job, why);
         }
         self.begin_boot();

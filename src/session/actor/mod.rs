@@ -15,6 +15,7 @@ mod commands;
 mod execution;
 mod kernel;
 mod output;
+mod running;
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -32,8 +33,8 @@ use super::{Command, End, Identity, Refusal, Snapshot};
 use crate::runtime::{BootError, Kernel, KernelEvent};
 use crate::store::Store;
 use crate::supervisor::handle::SupervisorHandle;
-use execution::{Finished, Running};
 use kernel::Job;
+use running::{Finished, Running};
 
 /// Code that may wait in one session, in bytes.
 const QUEUE_BYTES: usize = 16 * 1024 * 1024;
@@ -132,11 +133,8 @@ impl Actor {
     /// An actor at its beginning.
     pub(crate) fn new(parts: Parts, origin: Origin) -> Self {
         let Parts { identity, config, settings, log, store, supervisor, commands, snapshot } = parts;
-        let rules = Rules {
-            queue: settings.queue,
-            queue_bytes: QUEUE_BYTES,
-            max_expressions: identity.limits.max_expressions,
-        };
+        let rules =
+            Rules { queue: settings.queue, queue_bytes: QUEUE_BYTES, max_expressions: identity.limits.max_expressions };
         let now = Instant::now();
         let mut actor = Self {
             identity,
@@ -280,8 +278,7 @@ impl Actor {
     }
 
     fn tell(&mut self, status: SessionStatus, reason: StatusReason, recovered: Option<Recovered>) {
-        let event =
-            Event::Status { status, execution_state: self.execution_state(), reason: Some(reason), recovered };
+        let event = Event::Status { status, execution_state: self.execution_state(), reason: Some(reason), recovered };
         if let Err(error) = self.log.append(&event) {
             self.stall(&error);
         }
@@ -310,7 +307,11 @@ impl Actor {
     }
 
     /// Work of an earlier gateway that is in the log without a result: the first may run, the others wait.
-    fn take_pending(&mut self, found: &Found, known: Vec<(ExecutionId, Fingerprint)>) -> Vec<(Ticket<Job>, Fingerprint)> {
+    fn take_pending(
+        &mut self,
+        found: &Found,
+        known: Vec<(ExecutionId, Fingerprint)>,
+    ) -> Vec<(Ticket<Job>, Fingerprint)> {
         for (id, fingerprint) in known {
             self.book.remember(id, fingerprint, repltool_protocol::ids::Seq(0));
         }

@@ -4,17 +4,23 @@ use repltool_protocol::event::{Limit, StreamName};
 use tokio::time::Instant;
 
 use super::Actor;
-use super::execution::Cause;
+use super::running::Cause;
 use crate::session::log::Edge;
 
 /// The most that one event carries.
 const PIECE: usize = 64 * 1024;
+/// Pieces taken in one turn.
+const PIECES: usize = 8;
 const BOTH: [StreamName; 2] = [StreamName::Stdout, StreamName::Stderr];
 
 impl Actor {
-    /// Takes one piece of a stream and announces it.
+    /// Takes what there is of a stream, a few pieces at the most: other things must have their turn.
     pub(super) fn on_output(&mut self, stream: StreamName) {
-        self.pump(stream, Edge::Hold);
+        for _ in 0..PIECES {
+            if self.pump(stream, Edge::Hold).is_none_or(|took| took < PIECE) {
+                return;
+            }
+        }
     }
 
     /// Takes at most one piece. Says how much that was; `None` if there was nothing or it could not be stored.

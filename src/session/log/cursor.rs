@@ -11,6 +11,7 @@ use repltool_protocol::ids::{ExecutionId, Seq};
 use tokio::sync::watch;
 
 use super::chunk::{Chunk, read_exact};
+use super::entry::{Entry, Look, Payload, text};
 use super::files::Name;
 use super::record::{self, Parsed, Range, Record, Tag};
 use super::shared::{Head, Next, Place, Shared, lock};
@@ -84,6 +85,7 @@ pub struct Cursor {
 /// An event with its body.
 #[derive(Debug)]
 pub(super) struct Raw {
+    pub(super) first: Seq,
     pub(super) seq: Seq,
     pub(super) at_ms: u64,
     pub(super) execution: Option<ExecutionId>,
@@ -106,30 +108,6 @@ pub(super) enum Step {
     End,
     /// Nothing is there yet.
     Wait,
-}
-
-/// An event as it lies in the index.
-struct Entry {
-    seq: Seq,
-    at_ms: u64,
-    execution: Option<ExecutionId>,
-    payload: Payload,
-    next: Place,
-}
-
-enum Payload {
-    Output(StreamName, Range),
-    Json(Kind, Bytes),
-}
-
-/// What the chunk holds at a place.
-enum Look {
-    Event(Entry),
-    /// Nothing that the reader is told, or has not been told before.
-    Pass(Place),
-    /// More bytes are needed, so many from its begin.
-    More(usize),
-    Damaged,
 }
 
 impl Cursor {
@@ -193,7 +171,7 @@ impl Cursor {
                 continue;
             };
             let moved = match self.look(place) {
-                Look::Event(entry) => return self.take(entry),
+                Look::Event(entry) => return self.take(entry, head.last),
                 Look::Pass(next) => {
                     self.place = Some(next);
                     None
@@ -245,39 +223,69 @@ impl Cursor {
             (Some(text), _) => Some(text.parse().ok()?),
         };
         let payload = match record.tag {
-            Tag::Event(Kind::Stream(stream)) => Payload::Output(stream, Range::from_bytes(record.payload)?),
+            Tag::Event(Kind::Stream(stream)) => Payload::Output(stream, Range::from_bytes(record.payload)?, Vec::new()),
             Tag::Event(kind) => Payload::Json(kind, Bytes::copy_from_slice(record.payload)),
             Tag::Header | Tag::Command => return None,
         };
-        Some(Entry { seq: record.seq, at_ms: record.at_ms, execution, payload, next })
+        Some(Entry { first: record.seq, seq: record.seq, at_ms: record.at_ms, execution, payload, next })
     }
 
-    /// Reads the body of an event, and only then moves on.
-    fn take(&mut self, entry: Entry) -> Result<Step, LogError> {
-        let Entry { seq, at_ms, execution, payload, next } = entry;
+    /// Joins what follows in the same stream and execution, as far as it is in memory, to one event with the last of their
+    /// numbers: a reader that is behind is told in fewer and larger pieces. `None` if there is nothing to join.
+    fn gather(&self, entry: &Entry, last: Seq) -> Option<Entry> {
+        let Payload::Output(stream, mut range, _) = entry.payload else { return None };
+        let (mut seq, mut next, mut pieces) = (entry.seq, entry.next, Vec::new());
+        while let Look::Event(following) = self.look(next)
+            && let Payload::Output(other, more, _) = following.payload
+            && following.seq <= last
+            && (other, &following.execution) == (stream, &entry.execution)
+            && let Some(joined) = range.join(more)
+        {
+            pieces.push(range.len);
+            (range, seq, next) = (joined, following.seq, following.next);
+        }
+        let (first, at_ms, execution) = (entry.first, entry.at_ms, entry.execution.clone());
+        let payload = Payload::Output(stream, range, pieces);
+        (seq > first).then_some(Entry { first, seq, at_ms, execution, payload, next })
+    }
+
+    /// Reads an event, with what can be told together with it. Of joined pieces all are there, or each is read by itself.
+    fn take(&mut self, entry: Entry, last: Seq) -> Result<Step, LogError> {
+        let (seq, next) = (entry.seq, entry.next);
+        if let Some(gathered) = self.gather(&entry, last)
+            && let Some(step) = self.read(gathered)?
+        {
+            return Ok(step);
+        }
+        Ok(self.read(entry)?.unwrap_or_else(|| self.missing(seq, next)))
+    }
+
+    /// Reads the body of an event, and only then moves on; `None` if its bytes are no longer there.
+    fn read(&mut self, entry: Entry) -> Result<Option<Step>, LogError> {
+        let Entry { first, seq, at_ms, execution, payload, next } = entry;
         let body = match payload {
             Payload::Json(kind, json) => Body::Json(kind, json),
-            Payload::Output(stream, range) => match self.output(stream, range)? {
+            Payload::Output(stream, range, pieces) => match self.output(stream, range, &pieces)? {
                 Some(text) => Body::Output(stream, text),
-                None => return Ok(self.missing(seq, next)),
+                None => return Ok(None),
             },
         };
         (self.after, self.place) = (seq, Some(next));
         if execution.is_some() {
             self.id.clone_from(&execution);
         }
-        Ok(Step::Event(Raw { seq, at_ms, execution, body }))
+        Ok(Some(Step::Event(Raw { first, seq, at_ms, execution, body })))
     }
 
     /// The text of a range; `None` if its bytes are no longer there.
-    fn output(&mut self, stream: StreamName, range: Range) -> Result<Option<String>, LogError> {
+    fn output(&mut self, stream: StreamName, range: Range, pieces: &[u32]) -> Result<Option<String>, LogError> {
         let [stdout, stderr] = &mut self.spools;
         let source = match stream {
             StreamName::Stdout => stdout,
             StreamName::Stderr => stderr,
         };
         let bytes = source.read(&self.shared.files, range).map_err(LogError::file("read its spool"))?;
-        Ok((bytes.len() == range.len as usize).then(|| lossy(bytes)))
+        Ok((bytes.len() == range.len as usize).then(|| text(bytes, pieces)))
     }
 
     /// The bytes of an event are gone: dropped since it was looked up, with all before it, or lost with the machine.
@@ -351,7 +359,7 @@ impl Cursor {
     }
 
     fn render(&self, raw: Raw) -> Arc<Rendered> {
-        let Raw { seq, at_ms, execution, body } = raw;
+        let Raw { first, seq, at_ms, execution, body } = raw;
         let (kind, json) = match body {
             Body::Json(kind, json) => (kind, json),
             Body::Output(stream, text) => {
@@ -359,7 +367,7 @@ impl Cursor {
                 (Kind::Stream(stream), codec::encode_stream(seq, id, stream, &text).into())
             }
         };
-        let event = Arc::new(Rendered { seq, kind, execution, at_ms, json });
+        let event = Arc::new(Rendered { first, seq, kind, execution, at_ms, json });
         if let Some(place) = self.place {
             self.shared.offer(&event, place);
         }
@@ -371,9 +379,4 @@ impl Drop for Cursor {
     fn drop(&mut self) {
         self.shared.leave();
     }
-}
-
-/// Bytes that are no UTF-8 become U+FFFD; what is text is not copied.
-fn lossy(bytes: Vec<u8>) -> String {
-    String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
 }

@@ -21,6 +21,7 @@
 mod chunk;
 mod collect;
 mod cursor;
+mod entry;
 mod files;
 mod record;
 mod recover;
@@ -151,7 +152,9 @@ pub enum Kind {
 /// An event as it goes over the wire. Readers that want it at the same time share it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rendered {
-    /// Its place in the log.
+    /// The first number it stands for: pieces of output that wait together are told as one event.
+    pub first: Seq,
+    /// Its place in the log, which is that of the last piece.
     pub seq: Seq,
     /// What it is.
     pub kind: Kind,

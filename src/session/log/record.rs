@@ -156,6 +156,12 @@ impl Range {
         range.end().is_some().then_some(range)
     }
 
+    /// This range and the one that follows it, if it does and both fit into one event.
+    pub(super) fn join(self, next: Self) -> Option<Self> {
+        let len = self.len.checked_add(next.len).filter(|len| u64::from(*len) <= super::spool::MAX_PIECE)?;
+        (self.end() == Some(next.offset)).then_some(Self { offset: self.offset, len })
+    }
+
     /// The offset after its last byte.
     pub(super) fn end(self) -> Option<u64> {
         self.offset.checked_add(u64::from(self.len))

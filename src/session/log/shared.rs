@@ -165,13 +165,13 @@ impl Shared {
         }
     }
 
-    /// The event with this number and the place after it, if it was rendered a moment ago.
+    /// The event that begins with this number and the place after it, if it was rendered a moment ago.
     pub(super) fn rendered(&self, seq: Seq) -> Option<(Arc<Rendered>, Place)> {
         if self.is_alone() {
             return None;
         }
         let ring = lock(&self.ring);
-        let at = ring.events.binary_search_by_key(&seq, |(event, _)| event.seq).ok()?;
+        let at = ring.events.binary_search_by_key(&seq, |(event, _)| event.first).ok()?;
         ring.events.get(at).cloned()
     }
 
@@ -182,7 +182,7 @@ impl Shared {
             return;
         }
         let mut ring = lock(&self.ring);
-        if ring.events.back().is_some_and(|(newest, _)| newest.seq >= event.seq) {
+        if ring.events.back().is_some_and(|(newest, _)| newest.seq >= event.first) {
             return;
         }
         ring.bytes += event.json.len() + RING_OVERHEAD;

@@ -285,11 +285,18 @@ impl Worker {
     }
 
     fn erase(&self) -> Result<(), StoreError> {
-        // Each step frees one page.
         let mut vacuum = self.connection.prepare_cached("PRAGMA incremental_vacuum")?;
         let mut steps = vacuum.query([])?;
+        // Each step frees one page.
         while steps.next()?.is_some() {}
-        Ok(self.connection.pragma_query(None, "wal_checkpoint(TRUNCATE)", |_| Ok(()))?)
+        drop(steps);
+        let is_busy: bool = self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0))?;
+        if is_busy {
+            tracing::warn!(
+                "another process reads the store: what was deleted stays in its WAL until the next deletion"
+            );
+        }
+        Ok(())
     }
 }
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -85,7 +86,10 @@ class Kernel:
         return data
 
     def receive_more(self):
-        piece = self.control.recv(65536)
+        try:
+            piece = self.control.recv(65536)
+        except ConnectionResetError:  # it ended with something unread
+            piece = b""
         self.inbox += piece
         return bool(piece)
 
@@ -109,6 +113,13 @@ class Kernel:
 
     def interrupt(self):
         self.process.send_signal(signal.SIGINT)
+
+    def interrupt_until_done(self):
+        """Python handles a signal that comes just before a system call only after it, so one is not always enough."""
+        self.interrupt()
+        while not select.select([self.control], [], [], 0.5)[0]:
+            self.interrupt()
+        return self.done()
 
     def close(self):
         self.control.close()

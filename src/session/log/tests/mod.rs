@@ -14,6 +14,7 @@ use std::sync::Arc;
 use repltool_protocol::event::{Event, ExecutionState, Outcome, RawJson, SessionStatus, StreamName, Usage};
 use repltool_protocol::ids::{ExecutionId, Seq};
 use serde_json::value::RawValue;
+use tokio::task::JoinSet;
 
 use super::*;
 
@@ -188,15 +189,13 @@ async fn waiting_reader_is_woken_and_a_cancelled_wait_loses_nothing() {
         let wait = tokio::time::timeout(std::time::Duration::ZERO, cursor.next());
         assert!(wait.await.is_err());
     }
-    let waiter =
-        tokio::task::spawn(
-            async move { (cursor.next().await.unwrap(), cursor.next().await.unwrap(), cursor.next().await) },
-        );
+    let mut tasks = JoinSet::new();
+    tasks.spawn(async move { (cursor.next().await.unwrap(), cursor.next().await.unwrap(), cursor.next().await) });
     tokio::task::yield_now().await;
     log.append(&status()).unwrap();
     log.append(&status()).unwrap();
     drop(log);
-    let (first, second, third) = waiter.await.unwrap();
+    let (first, second, third) = tasks.join_next().await.unwrap().unwrap();
     assert!(matches!(first, Item::Event(event) if event.seq == Seq(2)));
     assert!(matches!(second, Item::Event(event) if event.seq == Seq(3)));
     assert!(matches!(third, Err(LogError::WriterGone)));
@@ -254,7 +253,8 @@ async fn collect_waits_for_the_result_and_takes_only_its_own() {
     let after = log.last_seq();
     log.accept(&command("e1", 5)).unwrap();
     log.accept(&command("e2", 5)).unwrap();
-    let collecting = tokio::task::spawn({
+    let mut tasks = JoinSet::new();
+    tasks.spawn({
         let (reader, e1) = (reader.clone(), e1.clone());
         async move { collect(&reader, after, &e1).await }
     });
@@ -269,7 +269,7 @@ async fn collect_waits_for_the_result_and_takes_only_its_own() {
     let data = [("text/plain".to_owned(), serde_json::json!("x"))].into();
     log.append(&Event::Display { id: Some(e1.clone()), data, metadata: [].into() }).unwrap();
     log.append(&result(&e1)).unwrap();
-    let collected = collecting.await.unwrap().unwrap();
+    let collected = tasks.join_next().await.unwrap().unwrap().unwrap();
     assert_eq!(collected.stdout, (0..100).map(|n| format!("{n},")).collect::<String>());
     assert_eq!(collected.stderr, "é".repeat(100));
     assert_eq!(collected.displays[0].data["text/plain"], "x");
@@ -277,10 +277,10 @@ async fn collect_waits_for_the_result_and_takes_only_its_own() {
     assert!(!collected.has_gap);
     // It does not wait for what cannot come.
     assert!(matches!(collect(&reader, log.last_seq(), &e1).await, Err(LogError::ResultGone)));
-    let collecting = tokio::task::spawn(async move { collect(&reader, Seq(0), &e2).await });
+    tasks.spawn(async move { collect(&reader, Seq(0), &e2).await });
     tokio::task::yield_now().await;
     log.end();
-    assert!(matches!(collecting.await.unwrap(), Err(LogError::ResultGone)));
+    assert!(matches!(tasks.join_next().await.unwrap().unwrap(), Err(LogError::ResultGone)));
 }
 
 #[test]

@@ -1,0 +1,143 @@
+//! An execution that runs: its clocks, what it printed, and why it is being stopped. Decides nothing.
+
+use std::time::Duration;
+
+use repltool_protocol::event::{Exception, Limit, Outcome, RawJson, Usage};
+use repltool_protocol::ids::ExecutionId;
+use tokio::time::Instant;
+
+use super::kernel::Job;
+use crate::runtime::control::Done;
+use crate::session::log::Begun;
+use crate::session::timestamp;
+use crate::supervisor::monotonic_ns;
+
+/// From the interrupt at a limit to the kill.
+pub(super) const GRACE: Duration = Duration::from_millis(250);
+/// How long init may take to answer, and a process to be killed.
+pub(super) const ASK_LIMIT: Duration = Duration::from_secs(2);
+
+/// Why an execution is stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Cause {
+    /// A client asked; the state is kept and nothing escalates.
+    User,
+    /// A limit struck.
+    Limit(Limit),
+    /// A client wants a fresh interpreter.
+    Restart,
+}
+
+/// An execution that runs.
+pub(super) struct Running {
+    pub(super) id: ExecutionId,
+    pub(super) job: Job,
+    pub(super) count: u64,
+    pub(super) started: Instant,
+    pub(super) started_at: String,
+    pub(super) deadline: Instant,
+    pub(super) deadline_ns: u64,
+    pub(super) stop: Option<Cause>,
+    pub(super) kill_at: Option<Instant>,
+    /// Bytes of output that are in the log.
+    pub(super) kept: u64,
+    /// Bytes beyond `max_output_size`, thrown away.
+    pub(super) dropped: u64,
+    /// The driver's word, while init kills what else the execution started.
+    pub(super) done: Option<Box<Done>>,
+    /// Parts of the code that the driver has answered.
+    pub(super) parts_sent: usize,
+}
+
+/// An execution that has ended, with what the history keeps of it.
+#[derive(Debug, Clone)]
+pub(super) struct Finished {
+    pub(super) outcome: Outcome,
+    pub(super) code: String,
+}
+
+impl Running {
+    pub(super) fn new(id: ExecutionId, job: Job, count: u64) -> Self {
+        let now = Instant::now();
+        let span = job.timeout();
+        Self {
+            id,
+            count,
+            started: now,
+            started_at: timestamp(jiff::Timestamp::now()),
+            deadline: now + span,
+            deadline_ns: monotonic_ns().saturating_add(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)),
+            job,
+            stop: None,
+            kill_at: None,
+            kept: 0,
+            dropped: 0,
+            done: None,
+            parts_sent: 0,
+        }
+    }
+
+    /// One that an earlier gateway started.
+    pub(super) fn resumed(mut self, begun: &Begun, deadline_ns: Option<u64>) -> Self {
+        self.started_at.clone_from(&begun.timestamp);
+        if let Ok(at) = begun.timestamp.parse::<jiff::Timestamp>() {
+            let passed = jiff::Timestamp::now().duration_since(at);
+            let passed = Duration::try_from(passed).unwrap_or_default();
+            self.started = self.started.checked_sub(passed).unwrap_or(self.started);
+        }
+        if let Some(deadline_ns) = deadline_ns {
+            let left = Duration::from_nanos(deadline_ns.saturating_sub(monotonic_ns()));
+            (self.deadline, self.deadline_ns) = (Instant::now() + left, deadline_ns);
+        }
+        self
+    }
+
+    /// When something must be done about it.
+    pub(super) fn next_deadline(&self) -> Option<Instant> {
+        if self.stop.is_none() || self.stop == Some(Cause::User) { Some(self.deadline) } else { self.kill_at }
+    }
+
+    /// The limit that is to be reported if it ends now, with its end at this instant of CLOCK_MONOTONIC.
+    pub(super) fn limit(&self, end_ns: u64) -> Option<Limit> {
+        match self.stop {
+            // It ended in time after all; the interrupt met nothing.
+            Some(Cause::Limit(Limit::WallTime)) if end_ns <= self.deadline_ns => None,
+            Some(Cause::Limit(limit)) => Some(limit),
+            _ if self.dropped > 0 => Some(Limit::Output),
+            _ => None,
+        }
+    }
+
+    pub(super) fn outcome(&self) -> Outcome {
+        Outcome {
+            id: self.id.clone(),
+            execution_count: self.count,
+            success: false,
+            result: RawJson::null(),
+            result_text: None,
+            exception: None,
+            exit_code: None,
+            limit: None,
+            violation: None,
+            truncated: self.dropped > 0,
+            state_lost: false,
+            usage: Usage { output_bytes: self.kept + self.dropped, ..Usage::default() },
+            execution_time_ms: u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX),
+            timestamp: self.started_at.clone(),
+        }
+    }
+}
+
+/// What an execution is told that a client cancelled while it waited.
+pub(super) fn interrupted(why: &str) -> Exception {
+    Exception {
+        name: "Interrupted".to_owned(),
+        message: why.to_owned(),
+        traceback: vec![format!("Interrupted: {why}")],
+    }
+}
+
+/// What an execution is told that was not run, or not to its end, for want of the state it was written for.
+pub(super) fn state_lost(why: &str) -> Exception {
+    Exception { name: "StateLost".to_owned(), message: why.to_owned(), traceback: vec![format!("StateLost: {why}")] }
+}
