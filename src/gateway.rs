@@ -11,6 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use rustix::event::{PollFd, PollFlags, poll};
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -105,6 +106,7 @@ impl Prepared {
         let serve = edge.serve(tcp_listener(listener)?, drain.clone());
         supervisor.serving();
         tokio::pin!(serve);
+        let mut deadline = Instant::now();
         loop {
             tokio::select! {
                 () = &mut serve => break,
@@ -115,10 +117,11 @@ impl Prepared {
                 notice = notices.recv() => if let Some(Notice::Drain) = notice {
                     registry.refuse();
                     drain.cancel();
+                    deadline = Instant::now() + Duration::from_secs(config.edge.drain_s);
                 },
             }
         }
-        registry.drain().await;
+        registry.drain(deadline).await;
         store.close().await;
         mark.end().context("the store cannot be marked")
     }

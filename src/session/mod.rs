@@ -23,6 +23,7 @@ use repltool_protocol::event::{ExecutionState, SessionStatus};
 use repltool_protocol::ids::{ExecutionId, Seq, SessionId};
 use repltool_protocol::rest::{HistoryEntry, Language, ResourceLimits, SandboxMode, Session, SessionConfig};
 use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::Instant;
 
 use crate::store::Store;
 use crate::supervisor::link::Create;
@@ -134,8 +135,8 @@ pub enum Command {
     Restart(oneshot::Sender<Result<(), Refusal>>),
     /// See [`SessionHandle::terminate`].
     Terminate(oneshot::Sender<()>),
-    /// The server stops; the session is kept.
-    Drain(oneshot::Sender<()>),
+    /// The server stops; the session is kept. What runs has until this instant.
+    Drain(Instant, oneshot::Sender<()>),
 }
 
 /// Commands that wait for a session's actor; a caller beyond that waits for room.

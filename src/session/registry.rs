@@ -11,6 +11,7 @@ use repltool_protocol::event::{ExecutionState, SessionStatus};
 use repltool_protocol::ids::{ExecutionId, SessionId};
 use repltool_protocol::rest::SessionConfig;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
+use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 use tracing::Instrument;
 
@@ -341,16 +342,18 @@ impl Registry {
         self.shared.draining.store(true, Ordering::Relaxed);
     }
 
-    /// Tells every session that the server stops, and waits until each has settled its log.
-    pub async fn drain(&self) {
+    /// Tells every session that the server stops, and waits until each has settled its log. What runs may end until
+    /// `deadline`.
+    pub async fn drain(&self, deadline: Instant) {
         self.refuse();
         let handles: Vec<_> = self.shared.sessions.iter().map(|entry| entry.value().clone()).collect();
-        for handle in handles {
+        let drained = handles.into_iter().map(|handle| async move {
             let (reply, answer) = oneshot::channel();
-            if handle.commands.send(Command::Drain(reply)).await.is_ok() {
+            if handle.commands.send(Command::Drain(deadline, reply)).await.is_ok() {
                 let _ = answer.await;
             }
-        }
+        });
+        futures::future::join_all(drained).await;
         self.shared.tasks.close();
         self.shared.tasks.wait().await;
     }

@@ -92,11 +92,6 @@ impl Gateway {
         self.flush(sandboxes);
     }
 
-    /// A sandbox that ended before it was handed over.
-    pub(super) fn forget(&mut self, sandbox: SandboxId) {
-        self.to_hand_over.retain(|it| *it != sandbox);
-    }
-
     /// Sends what there is room for.
     pub(super) fn flush(&mut self, sandboxes: &Sandboxes) {
         self.fill_window(sandboxes);

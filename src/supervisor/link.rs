@@ -132,7 +132,7 @@ pub struct Held {
 pub struct Exited {
     /// The sandbox.
     pub sandbox: SandboxId,
-    /// Whether Linux killed for memory in it.
+    /// Whether Linux killed for memory in it since the execution that ran was announced.
     pub out_of_memory: bool,
     /// CPU time of all its processes in its whole life.
     pub cpu_ns: u64,

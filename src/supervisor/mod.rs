@@ -175,8 +175,9 @@ impl Supervisor {
             ToSupervisor::Hello { version } if version == VERSION => {}
             ToSupervisor::Hello { version } => self.lose_gateway(&LinkError::Version(version)),
             ToSupervisor::Adopted(sandbox) => {
-                self.sandboxes.adopted(sandbox);
+                let exited = self.sandboxes.adopted(sandbox);
                 if let Some(gateway) = &mut self.gateway {
+                    exited.into_iter().for_each(|exited| gateway.send(&ToGateway::Exited(exited), Vec::new()));
                     gateway.adopted(&self.sandboxes);
                 }
             }
@@ -207,9 +208,8 @@ impl Supervisor {
     }
 
     fn sandbox_gone(&mut self, sandbox: link::SandboxId) {
-        let exited = self.sandboxes.reap(sandbox);
+        let Some(exited) = self.sandboxes.ended(sandbox) else { return };
         if let Some(gateway) = &mut self.gateway {
-            gateway.forget(sandbox);
             gateway.send(&ToGateway::Exited(exited), Vec::new());
             gateway.flush(&self.sandboxes);
         }
@@ -284,9 +284,10 @@ impl Supervisor {
                     Wake::Stop | Wake::Reload | Wake::SandboxGone(_) | Wake::Tick => {}
                 },
                 sandbox = self.sandboxes.next_exit() => {
-                    let exited = self.sandboxes.reap(sandbox);
-                    gateway.send(&ToGateway::Exited(exited), Vec::new());
-                    gateway.flush(&self.sandboxes);
+                    if let Some(exited) = self.sandboxes.ended(sandbox) {
+                        gateway.send(&ToGateway::Exited(exited), Vec::new());
+                        gateway.flush(&self.sandboxes);
+                    }
                 }
             }
         }

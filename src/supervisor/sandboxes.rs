@@ -44,6 +44,8 @@ struct Live {
     sandbox: Sandbox,
     session: SessionId,
     deadline_ns: Option<u64>,
+    /// Kills for memory before the execution that runs.
+    out_of_memory_before: u64,
     /// A gateway has it and watches its clock.
     adopted: bool,
 }
@@ -105,7 +107,16 @@ impl Sandboxes {
         let fds = copies(&sandbox)?;
         let pidfd = sandbox.pidfd.try_clone().map_err(|e| MakeError::Descriptor(e))?;
         self.ends.push(Box::pin(ended(id, pidfd)));
-        self.live.insert(id, Live { sandbox, session: create.session.clone(), deadline_ns: None, adopted: true });
+        self.live.insert(
+            id,
+            Live {
+                sandbox,
+                session: create.session.clone(),
+                deadline_ns: None,
+                out_of_memory_before: 0,
+                adopted: true,
+            },
+        );
         Ok((Held { sandbox: id, session: create.session.clone(), deadline_ns: None }, fds))
     }
 
@@ -162,10 +173,11 @@ impl Sandboxes {
         Some((Held { sandbox: id, session: live.session.clone(), deadline_ns: live.deadline_ns }, fds))
     }
 
-    pub(super) fn adopted(&mut self, id: SandboxId) {
-        if let Some(live) = self.live.get_mut(&id) {
-            live.adopted = true;
-        }
+    /// A gateway has taken over a sandbox. Says what is to be told of its end, if that came before.
+    pub(super) fn adopted(&mut self, id: SandboxId) -> Option<Exited> {
+        let live = self.live.get_mut(&id)?;
+        live.adopted = true;
+        live.sandbox.reap().map(|_| self.forget(id))
     }
 
     /// The gateway is gone: deadlines are the supervisor's until the next one has taken over.
@@ -176,6 +188,9 @@ impl Sandboxes {
     pub(super) fn arm(&mut self, id: SandboxId, deadline_ns: Option<u64>) {
         if let Some(live) = self.live.get_mut(&id) {
             live.deadline_ns = deadline_ns;
+            if deadline_ns.is_some() {
+                live.out_of_memory_before = live.sandbox.usage().oom_kills.unwrap_or(0);
+            }
         }
     }
 
@@ -209,8 +224,15 @@ impl Sandboxes {
         .await
     }
 
-    /// Forgets a sandbox whose init has ended, and with it every process in it. Says what it had used.
-    pub(super) fn reap(&mut self, id: SandboxId) -> Exited {
+    /// The init of a sandbox has ended, and with it every process in it: forgets it and says what it had used. One that
+    /// no gateway has is kept for the next one: its last words lie in its pipes.
+    pub(super) fn ended(&mut self, id: SandboxId) -> Option<Exited> {
+        let live = self.live.get_mut(&id)?;
+        live.sandbox.reap();
+        live.adopted.then(|| self.forget(id))
+    }
+
+    fn forget(&mut self, id: SandboxId) -> Exited {
         let Some(mut live) = self.live.remove(&id) else { return Exited { sandbox: id, ..Exited::default() } };
         live.sandbox.reap();
         let usage = live.sandbox.usage();
@@ -221,7 +243,7 @@ impl Sandboxes {
         }
         Exited {
             sandbox: id,
-            out_of_memory: usage.oom_kills.is_some_and(|kills| kills > 0),
+            out_of_memory: usage.oom_kills.is_some_and(|kills| kills > live.out_of_memory_before),
             cpu_ns: u64::try_from(usage.cpu.as_nanos()).unwrap_or(u64::MAX),
             peak_memory_bytes: usage.memory_peak.unwrap_or(0),
         }
@@ -245,11 +267,15 @@ impl Sandboxes {
 
     /// Ends every sandbox and waits, a few seconds at most, until nothing is left of them.
     pub(super) async fn kill_all(&mut self) {
+        let over: Vec<_> = self.live.iter_mut().filter_map(|(id, live)| live.sandbox.reap().map(|_| *id)).collect();
+        for id in over {
+            self.forget(id);
+        }
         self.live.values().for_each(|live| live.sandbox.kill());
         let all = async {
             while !self.live.is_empty() {
                 let id = self.next_exit().await;
-                self.reap(id);
+                self.forget(id);
             }
             while !self.leaving.is_empty() {
                 tokio::time::sleep(Duration::from_millis(10)).await;

@@ -1,6 +1,7 @@
 //! `kill -9` of the gateway: what the clients of a session may rely on when it is back.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use repltool_protocol::event::{Event, Limit, SessionStatus, StreamName};
 use serde_json::json;
@@ -63,6 +64,35 @@ for i in range(1500):
     follower.assert_unchanged().await;
     let results = follower.seen.iter().filter(|logged| matches!(logged.event, Event::Result(_))).count();
     assert_eq!(results, 1);
+}
+
+#[tokio::test]
+async fn an_end_that_was_told_is_in_the_history_and_known_by_its_name_after_a_crash() {
+    let server = Server::start().await;
+    let client = server.client();
+    let session = python(&client, json!({})).await;
+    run(&client, &session, "ran = []").await;
+    // A store that is slow: nothing more is written into it before the gateway dies.
+    let store = rusqlite::Connection::open(server.data().join("store/store.sqlite")).expect("the store");
+    store.execute_batch("BEGIN IMMEDIATE").expect("it is ours");
+    let mut follower = Follower::new(&client, &session);
+    let text = "ran.append(1)\nlen(ran)";
+    let id = follower.execute("once", text, 10_000).await;
+    // Whether the end is told before it is stored is not for a client to know.
+    let _ = tokio::time::timeout(Duration::from_secs(1), follower.result(&id)).await;
+    let gateway = server.gateway_pid(None).await;
+    kill(gateway, "KILL");
+    store.execute_batch("ROLLBACK").expect("it is given back");
+    drop(store);
+    server.gateway_pid(Some(gateway)).await;
+    server.until_ready().await;
+
+    let mut again = code(text);
+    again.execution_id = Some(id);
+    let told = in_time("the result", client.execute(&session, &again)).await.expect("it is followed");
+    assert_eq!((told.execution_count, told.result_text.as_deref()), (2, Some("1")), "it ran once");
+    let history = in_time("history", client.history(&session, 10, 0)).await.expect("history");
+    assert_eq!(history.executions.iter().map(|entry| entry.execution_count).collect::<Vec<_>>(), [1, 2]);
 }
 
 #[tokio::test]
@@ -153,7 +183,7 @@ async fn a_timeout_that_falls_into_the_gap_strikes_and_keeps_the_state() {
     let gateway = server.gateway_pid(None).await;
     // One that stands still does no more than one that is not there, and no other takes its place.
     kill(gateway, "STOP");
-    tokio::time::sleep_until(begun + std::time::Duration::from_millis(1_200)).await;
+    tokio::time::sleep_until(begun + Duration::from_millis(1_200)).await;
     kill(gateway, "KILL");
 
     let outcome = follower.result(&id).await;

@@ -83,11 +83,11 @@ impl<'a> Follower<'a> {
 
     pub async fn result(&mut self, id: &ExecutionId) -> Outcome {
         loop {
-            let outcomes = self.seen.iter().filter_map(|logged| match &logged.event {
+            let mut outcomes = self.seen.iter().rev().filter_map(|logged| match &logged.event {
                 Event::Result(outcome) if outcome.id == *id => Some((**outcome).clone()),
                 _ => None,
             });
-            if let Some(outcome) = outcomes.last() {
+            if let Some(outcome) = outcomes.next() {
                 return outcome;
             }
             self.until(|event| matches!(event, Event::Result(_))).await;

@@ -7,16 +7,18 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use repltool::client::{Client, Received, Socket};
-use repltool_protocol::event::{Event, LoggedEvent, Outcome, StreamName};
+use repltool_protocol::event::{Event, LoggedEvent};
 use repltool_protocol::frame::{ClientFrame, Notice, ServerFrame};
 use repltool_protocol::ids::{ExecutionId, SessionId};
 use repltool_protocol::rest::{ExecutionRequest, ExecutionResult, SessionConfig};
 use tempfile::TempDir;
 
+mod events;
 mod processes;
 
-pub use processes::{children, descendants, kill, running_with};
-use processes::{is_gateway, lives};
+pub use events::{assert_log, exception, numbered, outcome, printed, told};
+use processes::is_gateway;
+pub use processes::{children, descendants, kill, lives, running_with};
 
 /// The longest that anything is waited for. Generous: it tells a hang from a slow machine.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -327,48 +329,4 @@ pub async fn until_result(socket: &mut Socket, id: &ExecutionId) -> Vec<LoggedEv
 /// Passes over events until something is printed, which shows that the execution runs.
 pub async fn until_printed(socket: &mut Socket) {
     while !matches!(event(socket).await.event, Event::Stream { .. }) {}
-}
-
-/// The outcome that is the last of these events.
-pub fn outcome(events: &[LoggedEvent]) -> &Outcome {
-    match &events.last().expect("events").event {
-        Event::Result(outcome) => outcome,
-        other => panic!("no result: {other:?}"),
-    }
-}
-
-/// The name of the exception in an outcome, or nothing.
-pub fn exception(outcome: &Outcome) -> &str {
-    outcome.exception.as_ref().map_or("", |exception| exception.name.as_str())
-}
-
-/// What the events say was printed.
-pub fn printed(events: &[LoggedEvent], wanted: StreamName) -> String {
-    let data = events.iter().filter_map(|logged| match &logged.event {
-        Event::Stream { stream, data, .. } if *stream == wanted => Some(data.as_str()),
-        _ => None,
-    });
-    data.collect()
-}
-
-/// Checks what holds for every log: seq grows, and nothing of an execution comes after its result.
-pub fn assert_log(events: &[LoggedEvent]) {
-    let mut ended = std::collections::HashSet::new();
-    for pair in events.windows(2) {
-        assert!(pair[0].seq < pair[1].seq, "seq does not grow: {pair:?}");
-    }
-    for logged in events {
-        let id = match &logged.event {
-            Event::Queued { id } | Event::Started { id, .. } | Event::InputRequest { id, .. } => Some(id),
-            Event::Stream { id, .. } | Event::Display { id, .. } => id.as_ref(),
-            Event::Result(outcome) => Some(&outcome.id),
-            Event::Status { .. } => None,
-        };
-        if let Some(id) = id {
-            assert!(!ended.contains(id), "after its result: {logged:?}");
-        }
-        if let Event::Result(outcome) = &logged.event {
-            ended.insert(outcome.id.clone());
-        }
-    }
 }

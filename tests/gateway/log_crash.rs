@@ -17,7 +17,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use bytes::Bytes;
-use repltool::session::log::{self, Edge, Item, Kind, Log, LogLimits, LogReader, Tail};
+use repltool::session::log::{self, Edge, Item, Kind, Log, LogLimits, LogReader, Rendered, Tail};
 use repltool_protocol::event::{Event, Outcome, RawJson, StreamName, Usage};
 use repltool_protocol::ids::{ExecutionId, Seq};
 use rustix::event::{PollFd, PollFlags};
@@ -80,16 +80,11 @@ impl Place {
         self.0.join("client")
     }
 
-    /// What the client noted: number and CRC of each event. The last line may be torn.
-    fn seen(&self) -> BTreeMap<u64, u32> {
+    /// What the client noted. The last line may be torn.
+    fn seen(&self) -> Vec<Note> {
         let text = fs::read_to_string(self.client()).unwrap_or_default();
         let whole = text.rfind('\n').map_or("", |end| &text[..end]);
-        let mut seen = BTreeMap::new();
-        for line in whole.lines() {
-            let (seq, crc) = line.split_once(' ').unwrap();
-            assert_eq!(seen.insert(seq.parse().unwrap(), crc.parse().unwrap()), None, "event {seq} was told twice");
-        }
-        seen
+        whole.lines().map(Note::parse).collect()
     }
 
     fn noted_bytes(&self) -> u64 {
@@ -102,9 +97,46 @@ impl Place {
         let text = fs::read_to_string(self.client()).unwrap();
         let whole = text.rfind('\n').map_or("", |end| &text[..=end]);
         file.set_len(whole.len() as u64).unwrap();
-        let last = whole.lines().next_back().and_then(|line| line.split_once(' ')).map_or("0", |(seq, _)| seq);
-        (file, Seq(last.parse().unwrap()))
+        (file, whole.lines().next_back().map_or(Seq(0), |line| Note::parse(line).seq))
     }
+}
+
+/// What a client remembers of an event. Output that waited together is told as one event, and in other pieces to who
+/// reads it again, so of output it is the text that counts.
+#[derive(Debug)]
+struct Note {
+    first: Seq,
+    seq: Seq,
+    stream: Option<usize>,
+    len: usize,
+    crc: u32,
+}
+
+impl Note {
+    fn of(event: &Rendered) -> Self {
+        let (stream, told) = match event.kind {
+            Kind::Stream(stream) => (Some(stream as usize), data(event).into_bytes()),
+            _ => (None, event.json.to_vec()),
+        };
+        Self { first: event.first, seq: event.seq, stream, len: told.len(), crc: crc32fast::hash(&told) }
+    }
+
+    fn line(&self) -> String {
+        let stream = self.stream.unwrap_or(2);
+        format!("{} {} {stream} {} {}\n", self.first, self.seq, self.len, self.crc)
+    }
+
+    fn parse(line: &str) -> Self {
+        let numbers: Vec<u64> = line.split(' ').map(|number| number.parse().unwrap()).collect();
+        let [first, seq, stream, len, crc] = numbers[..] else { panic!("no note: {line}") };
+        let stream = (stream < 2).then_some(stream as usize);
+        Self { first: Seq(first), seq: Seq(seq), stream, len: len as usize, crc: crc as u32 }
+    }
+}
+
+fn data(event: &Rendered) -> String {
+    let value: serde_json::Value = serde_json::from_slice(&event.json).unwrap();
+    value["data"].as_str().unwrap().to_owned()
 }
 
 /// The life of a writer: open, settle what an earlier one accepted, then move output and take commands.
@@ -135,8 +167,7 @@ fn write_until_killed(place: &Place) {
             log.accept(&log::Command { body: body(&id), id }).unwrap();
         }
         while let Some(Item::Event(event)) = cursor.try_next().unwrap() {
-            let note = format!("{} {}\n", event.seq, crc32fast::hash(&event.json));
-            client.write_all(note.as_bytes()).unwrap();
+            client.write_all(Note::of(&event).line().as_bytes()).unwrap();
         }
     }
 }
@@ -231,26 +262,44 @@ fn check(place: &Place, reader: &LogReader, written: [Vec<u8>; 2]) {
         assert!(spool(&place.log(), stream) == *written, "{stream}: the spool is not what was printed");
     }
     let mut cursor = reader.cursor(Some(Seq(0)));
-    let mut seen = place.seen();
     let mut told = [String::new(), String::new()];
     let mut last = Seq(0);
+    // How much of each stream was told up to a number, and every other event.
+    let (mut progress, mut others) = (BTreeMap::new(), BTreeMap::new());
     while let Some(Item::Event(event)) = cursor.try_next().unwrap() {
-        assert_eq!(event.seq, last.next());
+        assert_eq!(event.first, last.next());
         last = event.seq;
-        let json = std::str::from_utf8(&event.json).unwrap();
-        if let Some(seen) = seen.remove(&event.seq.0) {
-            assert_eq!(seen, crc32fast::hash(&event.json), "a client saw event {} otherwise: {json}", event.seq);
+        match event.kind {
+            Kind::Stream(stream) => told[stream as usize].push_str(&data(&event)),
+            _ => assert!(others.insert(event.seq, crc32fast::hash(&event.json)).is_none()),
         }
-        if let Kind::Stream(stream) = event.kind {
-            let value: serde_json::Value = serde_json::from_str(json).unwrap();
-            told[stream as usize].push_str(value["data"].as_str().unwrap());
-        }
+        progress.insert(event.seq, told.each_ref().map(String::len));
     }
-    assert!(seen.is_empty(), "{} events that a client saw are gone", seen.len());
     assert!(
         told.each_ref().map(String::as_bytes) == written.each_ref().map(Vec::as_slice),
         "the events tell other text"
     );
+    compare(&place.seen(), &told.map(String::into_bytes), &progress, &others);
+}
+
+/// What the client saw, in all its lives together, is what the log tells in the end.
+fn compare(seen: &[Note], told: &[Vec<u8>; 2], progress: &BTreeMap<Seq, [usize; 2]>, others: &BTreeMap<Seq, u32>) {
+    let (mut last, mut at) = (Seq(0), [0, 0]);
+    for note in seen {
+        assert_eq!(note.first, last.next(), "a client was told something twice, or missed something");
+        last = note.seq;
+        match note.stream {
+            Some(stream) => {
+                let text = told[stream].get(at[stream]..at[stream] + note.len).unwrap_or_default();
+                assert_eq!(crc32fast::hash(text), note.crc, "a client saw other text: {note:?}");
+                at[stream] += note.len;
+            }
+            None => assert_eq!(others.get(&note.seq), Some(&note.crc), "a client saw another event: {note:?}"),
+        }
+        if let Some(progress) = progress.get(&note.seq) {
+            assert_eq!(at, *progress, "the text has other numbers: {note:?}");
+        }
+    }
 }
 
 fn spool(log: &Path, stream: &str) -> Vec<u8> {

@@ -22,6 +22,15 @@ mod streaming;
 /// Output as text: no character cut, nothing changed but what is no text.
 mod text;
 
+/// Limits strike, are named, keep what was printed, and leave nothing running.
+mod limits;
+
+/// Readers that do not read slow nobody, cost little, and get everything in the end.
+mod back_pressure;
+
+/// A client that comes back goes on where it was; what is no longer kept is told.
+mod reattach;
+
 /// The event log under `kill -9`: nothing lost, nothing twice.
 mod log_crash;
 

@@ -8,7 +8,8 @@ use repltool_protocol::rest::ProblemCode;
 use serde_json::{Value, json};
 
 use super::harness::{
-    Server, assert_log, event, in_time, named, outcome, printed, python, run, send, until_printed, until_result,
+    Server, assert_log, event, in_time, named, numbered, outcome, printed, python, run, send, told, until_printed,
+    until_result,
 };
 use super::wire::{ask, ask_as_owner, bearer, local_token};
 
@@ -148,8 +149,7 @@ async fn ten_mebibytes_arrive_whole() {
     let server = Server::start().await;
     let client = server.client();
     let id = python(&client, json!({"resource_limits": {"max_output_size": MOST_BYTES}})).await;
-    let expected: String = (0..).map(|n| format!("{n:015}\n")).take(MOST_BYTES / 16).collect();
-    let text = format!("for n in range({}): print(f'{{n:015}}')", MOST_BYTES / 16);
+    let (text, expected) = numbered(MOST_BYTES / 256, 256);
     let mut socket = client.attach(&id, None).await.expect("a socket");
     let execution = send(&mut socket, "e1", &text).await;
     let events = until_result(&mut socket, &execution).await;
@@ -165,8 +165,7 @@ async fn ten_mebibytes_arrive_whole() {
     while read.last().is_none_or(|it: &LoggedEvent| !matches!(it.event, Event::Result(_))) {
         read.push(next(&mut lines).await.expect("an event"));
     }
-    let differs = read.iter().zip(&events).position(|(read, sent)| read != sent);
-    assert!(read == events, "as lines: {} and {} events, different at {differs:?}", read.len(), events.len());
+    assert!(told(&read) == told(&events), "as lines");
 }
 
 #[tokio::test]

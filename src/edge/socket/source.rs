@@ -42,7 +42,7 @@ impl Source {
     /// Sees to it that the socket gets all events of an execution, which lie after `after`.
     pub(super) fn follow(&mut self, execution: ExecutionId, after: Seq) {
         if after < self.from {
-            let (cursor, until) = (self.log.cursor(Some(after)), self.from);
+            let (cursor, until) = (self.log.cursor(Some(after)).with_border(self.from), self.from);
             self.replays.push_back(Replay { cursor, execution, until });
         }
     }

@@ -69,6 +69,7 @@ class Control:
             if kind == "exec":
                 self._forget(message.get("ack", 0))
                 if message["n"] > self._finished:
+                    self._taken = True
                     return message["n"], message["count"], self._code(message)
             elif kind == "part":
                 self._collect(message)

@@ -23,7 +23,7 @@ NO_MEMORY = (
     '"success":false,"result":null,"result_text":null,"exception":{"name":"MemoryError","message":"","traceback":'
     '["MemoryError: no memory for the report"]},"exit_code":null,"truncated":true,"end_ns":'
 )
-RESERVE = 4 << 20  # for the report of a program that has used up all memory; untouched pages cost nothing
+RESERVE = 8 << 20  # for the report of a program that has used up all memory; untouched pages cost nothing
 FUTURES = 0
 for _name in __future__.all_feature_names:
     FUTURES |= getattr(__future__, _name).compiler_flag
@@ -79,10 +79,15 @@ class Interpreter:
         """Makes ready, while nothing waits, what the next execution needs."""
         try:
             report.warm_up()
-            if self._reserve.closed:
-                self._reserve = mmap(-1, RESERVE)
-        except (MemoryError, OSError):
-            pass  # the program holds all there is; it has what the reserve was, to free something
+        except MemoryError:
+            pass  # it is tried again
+        size = RESERVE
+        while self._reserve.closed and size >= 1 << 18:
+            try:
+                mmap(-1, 2 * size).close()  # as much again must be left to work with
+                self._reserve = mmap(-1, size)
+            except (MemoryError, OSError):
+                size //= 2
 
     def no_memory(self):
         """The fields of a `done` message, when there was no memory for the true ones."""
@@ -150,8 +155,6 @@ class Interpreter:
                     dup2(spare, number)
             except OSError:
                 pass  # the spare is gone as well
-
-
 
 
 def _fields(value, exit_code, exception, end_ns):

@@ -12,7 +12,7 @@ MAX_JSON = 1 << 20
 MAX_TEXT = 1 << 16
 MAX_DEPTH = 100  # parsers of JSON commonly stop at 128, and a result travels inside other objects
 MAX_EXACT_INT = (1 << 53) - 1
-MAX_SOURCES = 1 << 23
+MAX_SOURCES = 1 << 21
 
 HIDDEN = __file__.rpartition("/")[0] + "/"
 

@@ -29,7 +29,7 @@ impl Actor {
             }
             Command::Restart(reply) => self.restart(reply),
             Command::Terminate(reply) => drop(reply.send(())),
-            Command::Drain(reply) => drop(reply.send(())),
+            Command::Drain(_, reply) => drop(reply.send(())),
         }
     }
 
@@ -41,6 +41,9 @@ impl Actor {
             Verdict::Follow(after) => return Ok(Accepted { id, after }),
             Verdict::Refuse(refusal) => return Err(refusal),
             Verdict::Admit => {}
+        }
+        if self.draining.is_some() {
+            return Err(Refusal::Draining);
         }
         if self.stalled.is_some() {
             return Err(Refusal::StorageFull);
@@ -137,7 +140,7 @@ impl Actor {
                 Some(Command::Execute(_, reply)) => drop(reply.send(Err(Refusal::Gone))),
                 Some(Command::Interrupt(_, reply)) => drop(reply.send(Err(Refusal::Gone))),
                 Some(Command::Restart(reply)) => drop(reply.send(Err(Refusal::Gone))),
-                Some(Command::Drain(reply)) => {
+                Some(Command::Drain(_, reply)) => {
                     let _ = reply.send(());
                     return;
                 }
@@ -151,12 +154,14 @@ impl Actor {
         }
     }
 
-    /// The server stops: what runs and waits is told so; log and session stay for the next start.
-    pub(super) fn drain(mut self, reply: oneshot::Sender<()>) {
+    /// The server stops: what still runs and waits is told so; log and session stay for the next start.
+    pub(super) fn drain(mut self) {
         self.end_running("the server stopped");
         self.end_waiting("the server stopped before it ran");
         self.kernel = None;
-        let _ = reply.send(());
+        if let Some((_, reply)) = self.draining.take() {
+            let _ = reply.send(());
+        }
     }
 
     fn end_running(&mut self, why: &str) {

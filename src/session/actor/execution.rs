@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::Actor;
 use super::kernel::Job;
-use super::running::{ASK_LIMIT, Cause, Finished, GRACE, Running, state_lost};
+use super::running::{AGAIN, ASK_LIMIT, Cause, Finished, GRACE, Running, state_lost};
 use crate::runtime::control::{self, Done, ToDriver};
 use crate::session::admission::Ticket;
 use crate::session::log::Edge;
@@ -83,7 +83,12 @@ impl Actor {
 
     /// Acts on deadlines that have passed.
     pub(super) fn enforce(&mut self, now: Instant) {
-        let Some(running) = &self.running else { return };
+        let Some(running) = &mut self.running else { return };
+        if running.again_at.take_if(|at| now >= *at).is_some()
+            && let Some(kernel) = &mut self.kernel
+        {
+            self.asked = Some((kernel.interrupt(), now + ASK_LIMIT));
+        }
         match running.stop {
             None | Some(Cause::User) if now >= running.deadline => self.stop(Cause::Limit(Limit::WallTime)),
             Some(_) if running.kill_at.is_some_and(|at| now >= at) => {
@@ -102,8 +107,8 @@ impl Actor {
         }
         running.stop = Some(cause);
         let now = Instant::now();
-        if cause != Cause::User {
-            running.kill_at = Some(now + GRACE);
+        if let Cause::Limit(_) = cause {
+            (running.again_at, running.kill_at) = (Some(now + AGAIN), Some(now + GRACE));
         }
         self.asked = Some((kernel.interrupt(), now + ASK_LIMIT));
     }
@@ -114,7 +119,7 @@ impl Actor {
             kernel.kill();
         }
         if let Some(running) = &mut self.running {
-            running.kill_at = None;
+            (running.again_at, running.kill_at) = (None, None);
             // Nothing is due any more but the end of the sandbox.
             running.stop = running.stop.or(Some(Cause::User));
             running.deadline = Instant::now() + Duration::from_secs(24 * 3600);
@@ -130,6 +135,7 @@ impl Actor {
         if running.limit(done.end_ns).is_some() {
             // At a limit, every process that the execution started is gone before its end is told.
             running.done = Some(done);
+            running.again_at = None;
             running.kill_at = Some(Instant::now() + ASK_LIMIT);
             self.asked = Some((kernel.kill_rest(), Instant::now() + ASK_LIMIT));
             return;
@@ -180,10 +186,12 @@ impl Actor {
             ExitStatus::Code(code) => code,
             ExitStatus::Signal(signal) => 128 + signal,
         });
-        outcome.limit = match (running.done.as_ref(), out_of_memory) {
-            (Some(done), _) => running.limit(done.end_ns),
-            (None, true) => Some(Limit::Memory),
-            (None, false) => running.limit(u64::MAX),
+        let killed = !matches!(status, Some(ExitStatus::Code(_)));
+        outcome.limit = match &running.done {
+            Some(done) => running.limit(done.end_ns),
+            // Past its deadline with no gateway to see to it, the supervisor has killed it.
+            None if killed && running.is_overdue() => Some(Limit::WallTime),
+            None => running.limit(u64::MAX).or((out_of_memory && killed).then_some(Limit::Memory)),
         };
         if running.stop == Some(Cause::Restart) {
             outcome.exception = Some(state_lost("the interpreter was restarted"));

@@ -116,6 +116,8 @@ pub(crate) struct Actor {
     unsaved: Vec<Finished>,
     last_activity: Instant,
     last_ran: Instant,
+    /// The server stops: until when what runs may end, and who waits.
+    draining: Option<(Instant, oneshot::Sender<()>)>,
     /// Set once the session has ended: until when it can be read.
     readable_until: Option<Instant>,
 }
@@ -158,6 +160,7 @@ impl Actor {
             unsaved: Vec::new(),
             last_activity: now,
             last_ran: now,
+            draining: None,
             readable_until: None,
         };
         match origin {
@@ -199,10 +202,13 @@ impl Actor {
                 Wake::Kernel(event) => self.on_kernel(event),
                 Wake::Booted(outcome) => self.on_booted(outcome),
                 Wake::Command(Command::Terminate(reply)) => return self.terminate(reply).await,
-                Wake::Command(Command::Drain(reply)) => return self.drain(reply),
+                Wake::Command(Command::Drain(deadline, reply)) => self.draining = Some((deadline, reply)),
                 Wake::Command(command) => self.on_command(command),
                 Wake::Timer => self.on_timer(),
                 Wake::Abandoned => return,
+            }
+            if self.is_drained() {
+                return self.drain();
             }
             if self.is_expired() {
                 return self.expire().await;
@@ -217,7 +223,8 @@ impl Actor {
         let asked = self.asked.map(|(_, limit)| limit);
         let fault = self.kill_at;
         let idle = (!self.book.is_busy()).then(|| self.last_activity + self.settings.idle_timeout);
-        [stalled, running, asked, fault, idle].into_iter().flatten().min()
+        let drain = self.draining.as_ref().map(|(deadline, _)| *deadline);
+        [stalled, running, asked, fault, idle, drain].into_iter().flatten().min()
     }
 
     fn on_timer(&mut self) {
@@ -237,6 +244,10 @@ impl Actor {
         if self.stalled.is_none() {
             self.enforce(now);
         }
+    }
+
+    fn is_drained(&self) -> bool {
+        self.draining.as_ref().is_some_and(|(deadline, _)| !self.book.is_busy() || Instant::now() >= *deadline)
     }
 
     fn is_expired(&self) -> bool {

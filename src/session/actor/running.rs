@@ -14,6 +14,8 @@ use crate::supervisor::monotonic_ns;
 
 /// From the interrupt at a limit to the kill.
 pub(super) const GRACE: Duration = Duration::from_millis(250);
+/// From the interrupt at a limit to the second one: CPython passes over a signal that comes just before a blocking call.
+pub(super) const AGAIN: Duration = Duration::from_millis(120);
 /// How long init may take to answer, and a process to be killed.
 pub(super) const ASK_LIMIT: Duration = Duration::from_secs(2);
 
@@ -39,6 +41,8 @@ pub(super) struct Running {
     pub(super) deadline_ns: u64,
     pub(super) stop: Option<Cause>,
     pub(super) kill_at: Option<Instant>,
+    /// When it is interrupted once more.
+    pub(super) again_at: Option<Instant>,
     /// Bytes of output that are in the log.
     pub(super) kept: u64,
     /// Bytes beyond `max_output_size`, thrown away.
@@ -70,6 +74,7 @@ impl Running {
             job,
             stop: None,
             kill_at: None,
+            again_at: None,
             kept: 0,
             dropped: 0,
             done: None,
@@ -94,7 +99,16 @@ impl Running {
 
     /// When something must be done about it.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
-        if self.stop.is_none() || self.stop == Some(Cause::User) { Some(self.deadline) } else { self.kill_at }
+        if self.stop.is_none() || self.stop == Some(Cause::User) {
+            Some(self.deadline)
+        } else {
+            [self.kill_at, self.again_at].into_iter().flatten().min()
+        }
+    }
+
+    /// Its time is over and nothing has been done about it.
+    pub(super) fn is_overdue(&self) -> bool {
+        self.stop.is_none() && Instant::now() >= self.deadline
     }
 
     /// The limit that is to be reported if it ends now, with its end at this instant of CLOCK_MONOTONIC.
@@ -121,7 +135,7 @@ impl Running {
             violation: None,
             truncated: self.dropped > 0,
             state_lost: false,
-            usage: Usage { output_bytes: self.kept + self.dropped, ..Usage::default() },
+            usage: Usage { output_bytes: self.kept, ..Usage::default() },
             execution_time_ms: u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX),
             timestamp: self.started_at.clone(),
         }

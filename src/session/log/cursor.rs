@@ -57,6 +57,7 @@ impl LogReader {
             shared: self.shared.clone(),
             head: self.head.clone(),
             after: after.map_or(last, |after| after.min(last)),
+            border: Seq(u64::MAX),
             place: None,
             chunk: Chunk::default(),
             index: None,
@@ -73,6 +74,8 @@ pub struct Cursor {
     shared: Arc<Shared>,
     head: watch::Receiver<Head>,
     after: Seq,
+    /// What lies beyond is not joined to what comes before.
+    border: Seq,
     /// Where the next record is, once that was looked up.
     place: Option<Place>,
     chunk: Chunk,
@@ -111,6 +114,12 @@ pub(super) enum Step {
 }
 
 impl Cursor {
+    /// Meets no event that reaches over this number.
+    pub fn with_border(mut self, border: Seq) -> Self {
+        self.border = border;
+        self
+    }
+
     /// The number of the last event, or of the end of the last gap, that was returned.
     pub fn position(&self) -> Seq {
         self.after
@@ -140,7 +149,9 @@ impl Cursor {
     /// # Errors
     /// [`LogError::File`] if a file cannot be read. The cursor keeps its place.
     pub fn try_next(&mut self) -> Result<Option<Item>, LogError> {
-        if let Some((event, place)) = self.shared.rendered(self.after.next()) {
+        if let Some((event, place)) = self.shared.rendered(self.after.next())
+            && !(self.after < self.border && event.seq > self.border)
+        {
             (self.after, self.place) = (event.seq, Some(place));
             return Ok(Some(Item::Event(event)));
         }
@@ -238,6 +249,7 @@ impl Cursor {
         while let Look::Event(following) = self.look(next)
             && let Payload::Output(other, more, _) = following.payload
             && following.seq <= last
+            && !(entry.seq <= self.border && following.seq > self.border)
             && (other, &following.execution) == (stream, &entry.execution)
             && let Some(joined) = range.join(more)
         {
