@@ -217,7 +217,12 @@ impl Auth {
             return Err(AuthError::TooLong);
         }
         let decoded = jsonwebtoken::decode::<Claims>(token, &self.0.key, &self.0.validation);
-        self.principal(decoded.map_err(|error| reason(error.kind()))?.claims)
+        let principal = self.principal(decoded.map_err(|error| reason(error.kind()))?.claims)?;
+        // The library counts whole seconds and lets the last one pass, in which open sockets are closed already.
+        if principal.remaining().is_zero() {
+            return Err(AuthError::Expired);
+        }
+        Ok(principal)
     }
 
     fn principal(&self, claims: Claims) -> Result<Principal, AuthError> {

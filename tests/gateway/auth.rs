@@ -1,18 +1,20 @@
 //! Who may come in, and who may do what: tokens, scopes, owners, origins, hosts.
 
-use std::time::Duration;
-
+use futures::future::join;
 use jsonwebtoken::{Algorithm, EncodingKey, Header};
 use repltool::client::{Events, Received};
 use repltool_protocol::rest::ProblemCode;
 use serde_json::{Value, json};
 
-use super::harness::{As, Server, event, in_time, named, python, run, send};
+use super::harness::{As, Server, in_time, named, python, run, send, until_printed};
 use super::wire::{Raw, Reply, ask, bearer, local_token, open, open_as};
 
 const SESSIONS: &str = "/api/v1/sessions";
 /// `{"alg":"none"}` and `{"alg":"None"}`, as the first part of a token.
 const NONE: [&str; 2] = ["eyJhbGciOiJub25lIn0", "eyJhbGciOiJOb25lIn0"];
+
+/// Runs until it is interrupted.
+const WAITS: &str = "import time\nprint('runs')\ntime.sleep(600)";
 
 fn now() -> i64 {
     jiff::Timestamp::now().as_second()
@@ -168,7 +170,9 @@ async fn a_reader_on_a_socket_can_only_read() {
     let id = python(&owner, json!({})).await;
     let token = server.token("ada", "session:read", "1h");
     let mut socket = open_as(&server, &format!("{SESSIONS}/{id}/ws"), &token).await.expect("a socket");
-    for (kind, more) in [("execute", r#","code":"open('f','w')""#), ("interrupt", ""), ("restart", ""), ("terminate", "")] {
+    for (kind, more) in
+        [("execute", r#","code":"open('f','w')""#), ("interrupt", ""), ("restart", ""), ("terminate", "")]
+    {
         socket.send(format!(r#"{{"type":"{kind}","id":"q"{more}}}"#)).await;
         let problem = socket.next_of("problem").await;
         assert_eq!((&problem["code"], &problem["id"]), (&json!("forbidden"), &json!("q")), "{kind}");
@@ -246,13 +250,12 @@ async fn token_that_expires_closes_what_it_opened() {
     let server = Server::start_with(As::Me, "[auth]\nleeway_s = 1\n").await;
     let owner = server.client_of("ada", "tool:execute");
     let id = python(&owner, json!({})).await;
-    let brief = server.client_of("ada", "tool:execute", );
-    drop(brief);
-    let token = server.token("ada", "tool:execute", "3s");
+    let token = server.token("ada", "tool:execute", "5s");
     let client = repltool::client::Client::new(&server.url, Some(&token)).expect("a client");
     let mut socket = client.attach(&id, None).await.expect("a socket");
     let mut follow = client.events(&id, Events { follow: true, ..Events::default() }).await.expect("events");
-    send(&mut socket, "e1", "import time\nfor n in range(1000): print(n); time.sleep(0.01)\n'end'").await;
+    send(&mut socket, "e1", WAITS).await;
+    until_printed(&mut socket).await;
     let closed = loop {
         match in_time("the end of the token", socket.receive()).await.expect("readable") {
             Received::Closed(closed) => break closed,
@@ -264,8 +267,8 @@ async fn token_that_expires_closes_what_it_opened() {
     let refused = client.get(&id).await.expect_err("refused");
     assert_eq!(refused.problem().expect("a problem").code, ProblemCode::Unauthorized);
     // What it had started goes on.
-    let mut other = owner.attach(&id, None).await.expect("a socket");
-    event(&mut other).await;
-    owner.interrupt(&id, None).await.expect("accepted");
-    let _ = Duration::ZERO;
+    let request = named("e1", WAITS);
+    let (result, interrupted) = join(owner.execute(&id, &request), owner.interrupt(&id, None)).await;
+    interrupted.expect("accepted");
+    assert_eq!(result.expect("a result").exception.expect("an exception").name, "KeyboardInterrupt");
 }

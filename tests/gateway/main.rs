@@ -22,6 +22,18 @@ mod streaming;
 /// Output as text: no character cut, nothing changed but what is no text.
 mod text;
 
+/// Tokens, scopes, owners: who may come in, and who may do what.
+mod auth;
+
+/// Web pages: their origin, the host they believe to speak to, the token that they cannot put into a header.
+mod pages;
+
+/// HTTP in all its forms: methods, bodies, fields, refusals, and what every answer has.
+mod http;
+
+/// The WebSocket protocol: malformed frames, pings, sizes.
+mod frames;
+
 /// Limits strike, are named, keep what was printed, and leave nothing running.
 mod limits;
 

@@ -149,7 +149,10 @@ impl Cursor {
     /// # Errors
     /// [`LogError::File`] if a file cannot be read. The cursor keeps its place.
     pub fn try_next(&mut self) -> Result<Option<Item>, LogError> {
-        if let Some((event, place)) = self.shared.rendered(self.after.next())
+        // What was dropped may still be in the ring, but is a gap for everybody alike.
+        let is_kept = self.after >= self.head.borrow().dropped;
+        if is_kept
+            && let Some((event, place)) = self.shared.rendered(self.after.next())
             && !(self.after < self.border && event.seq > self.border)
         {
             (self.after, self.place) = (event.seq, Some(place));
