@@ -9,7 +9,7 @@
 //! ```
 //!
 //! v1 keeps such a tree in each of its hierarchies, v2 has a single one. Where no tree is writable there is no group at
-//! all, and the caller falls back to rlimits and a watchdog. The module knows neither sessions nor why a group is killed.
+//! all, and the caller has rlimits alone, which hold for each process by itself. The module knows neither sessions nor why a group is killed.
 
 mod discover;
 mod sweep;
@@ -130,7 +130,7 @@ impl Host {
         self.layout().ok_or(CgroupError::Unavailable)?.create(name, limits)
     }
 
-    /// Tells whether groups hold memory to its limit; if not, rlimits and a watchdog have to.
+    /// Tells whether groups hold memory to its limit; if not, rlimits have to, for each process by itself.
     pub fn has_memory(&self) -> bool {
         self.layout().is_some_and(Layout::has_memory)
     }
@@ -243,7 +243,8 @@ impl Group {
     }
 
     /// Opens the counters of CPU time and of the memory peak for somebody else to read: the first is `cpuacct.usage` or
-    /// `cpu.stat`, the second, where memory is counted, starts anew when something is written to it.
+    /// `cpu.stat`, the second starts anew when something is written to it. Linux has the second on v2 from 5.19, and lets
+    /// it be written from 6.12 on: before, it is read-only or left out.
     ///
     /// # Errors
     /// Those of open(2).
@@ -252,7 +253,7 @@ impl Group {
         if let Some(CpuMeter::Account(meter) | CpuMeter::Stat(meter)) = &self.meters.cpu {
             files.push(File::open(&meter.path)?);
             if let Some(peak) = &self.meters.memory_peak {
-                files.push(File::options().read(true).write(true).open(&peak.path)?);
+                files.extend(open_peak(&peak.path)?);
             }
         }
         Ok(files)
@@ -305,6 +306,15 @@ impl Meter {
         let mut buffer = [0; 512];
         let count = file.read_at(&mut buffer, 0).ok()?;
         parse(std::str::from_utf8(&buffer[..count]).ok()?)
+    }
+}
+
+fn open_peak(path: &Path) -> io::Result<Option<File>> {
+    let writable = File::options().read(true).write(true).open(path);
+    match writable.or_else(|_| File::open(path)) {
+        Ok(file) => Ok(Some(file)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
     }
 }
 

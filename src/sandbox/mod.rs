@@ -39,7 +39,7 @@ mod sys;
 pub mod workdir;
 
 use std::ffi::CString;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -59,8 +59,8 @@ pub struct Request<'a> {
     pub mode: SandboxMode,
     /// Whose processes they are, seen from the host.
     pub identity: Identity,
-    /// The session's working directory, from [`workdir::create`]; it becomes `/workspace`.
-    pub workdir: BorrowedFd<'a>,
+    /// The session's working directory; it becomes `/workspace`.
+    pub workdir: &'a workdir::Workdir,
     /// The program and its arguments; the first one is an absolute path.
     pub argv: &'a [CString],
     /// The whole environment, `NAME=value`.

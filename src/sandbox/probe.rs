@@ -95,9 +95,9 @@ pub mod names {
 pub enum Tier {
     /// All namespaces, Landlock, seccomp, and a memory cgroup.
     A,
-    /// As A, but limits are held by rlimits and a watchdog.
+    /// As A, but without a memory cgroup: the limit on memory holds for the address space of each process by itself.
     B,
-    /// No namespaces, but Landlock with scopes, seccomp and a uid for each session: only if the operator accepts it.
+    /// No namespaces, but Landlock with scopes, seccomp and a uid for each session: this version makes no sandboxes of that.
     C,
     /// Less than that: nothing may run.
     #[serde(rename = "none")]

@@ -20,7 +20,7 @@ use super::error::{At, Failure, SpawnError, Step};
 use super::plan::{Plan, System};
 use super::policy;
 use super::sys::mount_setattr;
-use super::workdir::{Tmpfs, tmpfs};
+use super::workdir::{Tmpfs, Workdir, tmpfs};
 use super::{Limits, Request};
 
 const QUIET: MountAttrFlags = MountAttrFlags::MOUNT_ATTR_NOSUID.union(MountAttrFlags::MOUNT_ATTR_NODEV);
@@ -170,10 +170,9 @@ fn clone_tree(path: &Path, attributes: MountAttrFlags) -> Result<Tree, SpawnErro
     Ok(Tree { mount, target: path.to_owned(), is_dir })
 }
 
-fn clone_workdir(workdir: BorrowedFd<'_>) -> Result<OwnedFd, SpawnError> {
-    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_EMPTY_PATH;
+fn clone_workdir(workdir: &Workdir) -> Result<OwnedFd, SpawnError> {
     let failed = |source: io::Error| SpawnError::Tree { path: policy::WORKSPACE.into(), source };
-    let mount = open_tree(workdir, "", flags).map_err(|error| failed(error.into()))?;
+    let mount = workdir.share().map_err(failed)?;
     mount_setattr(mount.as_fd(), INERT, false).map_err(failed)?;
     Ok(mount)
 }

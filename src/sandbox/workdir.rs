@@ -1,23 +1,153 @@
-//! The working directory of a session: a tmpfs that no path leads to, held by its descriptor.
+//! The working directories of sessions: each a tmpfs that no path of the host leads to, held by its descriptor.
 //!
-//! It outlives the sandboxes that show it as `/workspace`, so files survive a killed interpreter. Closing the last
-//! descriptor frees it.
+//! It outlives the sandboxes that show it as `/workspace`, so files survive a killed interpreter. A sandbox shows a clone
+//! of the mount. Linux 6.15 and newer clone one that is attached nowhere; older ones clone what is attached in the mount
+//! namespace of the caller. There the server takes a namespace of its own, covers a directory of its own with an empty
+//! tmpfs, and attaches the working directories in that. Either way the host sees nothing of it, and all of it ends with
+//! the server.
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::sync::Arc;
 
-use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsconfig_set_string, fsmount, fsopen};
+use rustix::fs::{AtFlags, CWD, Mode, mkdirat, unlinkat};
+use rustix::io::Errno;
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags,
+    fsconfig_create, fsconfig_set_string, fsmount, fsopen, mount_change, move_mount, open_tree, unmount,
+};
+use rustix::thread::UnshareFlags;
 
-use super::Identity;
+use super::{Identity, sys};
 
-/// Makes the working directory of a session, empty and owned by the program's uid, at most `bytes` large and with at
-/// most `inodes` files. Both are at least 1.
-///
-/// # Errors
-/// What Linux says, for example `EPERM` without the right to mount.
-pub fn create(bytes: u64, inodes: u64, identity: Identity) -> io::Result<OwnedFd> {
-    let (uid, gid) = identity.payload_owner();
-    Ok(tmpfs(&Tmpfs { bytes, inodes, mode: "0700", owner: Some((uid, gid)) })?)
+/// Where the working directories of a server are attached.
+#[derive(Debug)]
+pub struct Workdirs {
+    /// The tmpfs with a directory for each; `None`: they are attached nowhere.
+    base: Option<Arc<OwnedFd>>,
+    next: u64,
+}
+
+/// The working directory of one session. Dropping it lets it go; Linux frees its memory when the last sandbox that shows
+/// it is gone, too.
+#[derive(Debug)]
+pub struct Workdir {
+    mount: OwnedFd,
+    place: Option<Place>,
+}
+
+/// A directory that a working directory is attached to.
+#[derive(Debug)]
+struct Place {
+    base: Arc<OwnedFd>,
+    name: String,
+}
+
+impl Workdirs {
+    /// Finds out by doing it whether a mount that is attached nowhere can be cloned. If not, goes on as
+    /// [`Workdirs::attached`]. With one thread, and after [`enter_outer_namespace`](super::enter_outer_namespace) where
+    /// that is needed.
+    ///
+    /// # Errors
+    /// What Linux says, for example `EPERM` without the right to mount.
+    pub fn new(place: &Path) -> io::Result<Self> {
+        match Self::detached()? {
+            Some(workdirs) => Ok(workdirs),
+            None => Self::attached(place),
+        }
+    }
+
+    /// As [`Workdirs::new`] before Linux 6.15, whatever this one can: takes the caller into a mount namespace of its own
+    /// and covers `place`, which is made if it is not there and closed to others.
+    ///
+    /// # Errors
+    /// What Linux says.
+    pub fn attached(place: &Path) -> io::Result<Self> {
+        std::fs::create_dir_all(place)?;
+        std::fs::set_permissions(place, std::fs::Permissions::from_mode(0o700))?;
+        Self::over(place)
+    }
+
+    /// `None` where this Linux cannot clone what is attached nowhere.
+    pub(super) fn detached() -> io::Result<Option<Self>> {
+        let trial = tmpfs(&Tmpfs { bytes: 0, inodes: 0, mode: "0700", owner: None })?;
+        match clone_mount(&trial) {
+            Ok(_) => Ok(Some(Self { base: None, next: 0 })),
+            Err(Errno::INVAL) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// [`Workdirs::attached`], with a directory that is there and stays as it is.
+    pub(super) fn over(place: &Path) -> io::Result<Self> {
+        sys::unshare(UnshareFlags::NEWNS)?;
+        // Nothing mounted here reaches the host, and what the host unmounts does not stay mounted because of us.
+        mount_change("/", MountPropagationFlags::REC | MountPropagationFlags::DOWNSTREAM)?;
+        // A directory takes one inode and no page, so the limit is only there to be one.
+        let base = tmpfs(&Tmpfs { bytes: 64 << 10, inodes: 1 << 20, mode: "0700", owner: None })?;
+        move_mount(&base, "", CWD, place, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?;
+        Ok(Self { base: Some(Arc::new(base)), next: 0 })
+    }
+
+    /// Whether they are attached somewhere, because this Linux cannot do without, or was not asked to.
+    pub fn is_attached(&self) -> bool {
+        self.base.is_some()
+    }
+
+    /// Makes the working directory of a session, empty and owned by the program's uid, at most `bytes` large and with at
+    /// most `inodes` files. Both are at least 1.
+    ///
+    /// # Errors
+    /// What Linux says, for example `ENOSPC` when there are too many mounts.
+    pub fn create(&mut self, bytes: u64, inodes: u64, identity: Identity) -> io::Result<Workdir> {
+        let mount = tmpfs(&Tmpfs { bytes, inodes, mode: "0700", owner: Some(identity.payload_owner()) })?;
+        let Some(base) = &self.base else { return Ok(Workdir { mount, place: None }) };
+        let name = self.next.to_string();
+        self.next += 1;
+        mkdirat(base, &name, Mode::RWXU)?;
+        let moved = move_mount(&mount, "", base, &name, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH);
+        if let Err(error) = moved {
+            let _ = unlinkat(base, &name, AtFlags::REMOVEDIR);
+            return Err(error.into());
+        }
+        Ok(Workdir { mount, place: Some(Place { base: base.clone(), name }) })
+    }
+}
+
+impl Workdir {
+    /// Another mount of the same files, attached nowhere, for a sandbox to move in.
+    pub(super) fn share(&self) -> io::Result<OwnedFd> {
+        Ok(clone_mount(&self.mount)?)
+    }
+
+    /// Whether it is attached somewhere; see [`Workdirs::is_attached`].
+    pub(super) fn is_attached(&self) -> bool {
+        self.place.is_some()
+    }
+
+    /// Its root. It is no more than a path: good for `openat`, not for reading.
+    pub(super) fn root(&self) -> &OwnedFd {
+        &self.mount
+    }
+}
+
+impl Drop for Workdir {
+    fn drop(&mut self) {
+        let Some(Place { base, name }) = &self.place else { return };
+        // By its descriptor: the path may lead elsewhere by now.
+        let path = format!("/proc/self/fd/{}", self.mount.as_raw_fd());
+        let gone = unmount(path, UnmountFlags::DETACH).and_then(|()| unlinkat(base, name, AtFlags::REMOVEDIR));
+        if let Err(error) = gone {
+            tracing::warn!(%error, "a working directory stays attached until the server ends");
+        }
+    }
+}
+
+fn clone_mount(mount: &OwnedFd) -> rustix::io::Result<OwnedFd> {
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_EMPTY_PATH;
+    open_tree(mount.as_fd(), "", flags)
 }
 
 /// A tmpfs that is not attached anywhere.

@@ -17,7 +17,7 @@ use tracing::Instrument;
 
 use super::actor::{Actor, Origin, Parts, Settings};
 use super::admission::Fingerprint;
-use super::log::{Found, Log, LogError, LogLimits, LogReader, Tail};
+use super::log::{Found, Log, LogError, LogLimits, LogReader, Tail, Total};
 use super::{COMMAND_QUEUE, Command, Identity, SessionHandle, Snapshot, create_request};
 use crate::config::Config;
 use crate::runtime::{BootError, Kernel};
@@ -84,6 +84,7 @@ struct Shared {
     max_per_subject: usize,
     settings: Settings,
     log_limits: LogLimits,
+    log_total: Total,
     logs: PathBuf,
     store: Store,
     supervisor: SupervisorHandle,
@@ -116,6 +117,7 @@ impl Registry {
                 keep_ended: seconds(config.store.keep_ended_s),
             },
             log_limits: LogLimits::new(config.store.session_mb << 20),
+            log_total: Total::new(config.store.total_mb << 20),
             logs,
             store,
             supervisor,
@@ -210,6 +212,9 @@ impl Registry {
         if !self.ready() {
             return Err(CreateError::Draining);
         }
+        if self.shared.log_total.is_over() {
+            return Err(CreateError::StorageFull);
+        }
         let permits = self.permits(owner)?;
         let identity = Arc::new(Identity {
             id: new_session_id(),
@@ -260,11 +265,12 @@ impl Registry {
         &self,
         identity: Arc<Identity>,
         config: SessionConfig,
-        log: Log,
+        mut log: Log,
         reader: LogReader,
         permits: Option<Permits>,
         origin: Origin,
     ) -> SessionHandle {
+        log.share(self.shared.log_total.clone());
         let (sender, commands) = mpsc::channel(COMMAND_QUEUE);
         let (snapshot, watched) = watch::channel(first_snapshot(&identity));
         let shared = &self.shared;

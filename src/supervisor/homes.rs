@@ -2,17 +2,17 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use repltool_protocol::ids::SessionId;
 
-use crate::sandbox::{Identity, workdir};
+use crate::sandbox::Identity;
+use crate::sandbox::workdir::{Workdir, Workdirs};
 
 /// Inodes of a working directory for each MiB of it: enough for many small files, too few to fill the host's memory.
 const INODES_PER_MB: u64 = 256;
 
 struct Home {
-    workdir: OwnedFd,
+    workdir: Workdir,
     identity: Identity,
     slot: u32,
 }
@@ -20,6 +20,7 @@ struct Home {
 /// The homes of all sessions that have had a sandbox.
 pub(super) struct Homes {
     homes: HashMap<SessionId, Home>,
+    workdirs: Workdirs,
     /// Where the supervisor may use users of its own: the first one, given to the gateway.
     base_uid: Option<u32>,
     free: BTreeSet<u32>,
@@ -28,16 +29,16 @@ pub(super) struct Homes {
 }
 
 impl Homes {
-    pub(super) fn new(base_uid: Option<u32>, disk_mb: u64) -> Self {
-        Self { homes: HashMap::new(), base_uid, free: BTreeSet::new(), next_slot: 0, disk_mb }
+    pub(super) fn new(workdirs: Workdirs, base_uid: Option<u32>, disk_mb: u64) -> Self {
+        Self { homes: HashMap::new(), workdirs, base_uid, free: BTreeSet::new(), next_slot: 0, disk_mb }
     }
 
     /// The home of a session, made at first use.
-    pub(super) fn of(&mut self, session: &SessionId) -> io::Result<(BorrowedFd<'_>, Identity)> {
+    pub(super) fn of(&mut self, session: &SessionId) -> io::Result<(&Workdir, Identity)> {
         if !self.homes.contains_key(session) {
             let slot = self.take_slot();
             let identity = self.identity(slot);
-            match workdir::create(self.disk_mb << 20, self.disk_mb * INODES_PER_MB, identity) {
+            match self.workdirs.create(self.disk_mb << 20, self.disk_mb * INODES_PER_MB, identity) {
                 Ok(workdir) => {
                     self.homes.insert(session.clone(), Home { workdir, identity, slot });
                 }
@@ -48,7 +49,7 @@ impl Homes {
             }
         }
         let home = &self.homes[session];
-        Ok((home.workdir.as_fd(), home.identity))
+        Ok((&home.workdir, home.identity))
     }
 
     /// Lets a home go. Its users are given out again, so every process of the session must be gone.

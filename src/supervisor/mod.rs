@@ -68,6 +68,9 @@ pub enum SupervisorError {
     /// This host cannot sandbox.
     #[error("no sandbox can be made on this host")]
     Sandbox(#[from] sandbox::PlanError),
+    /// Linux refuses the mounts that working directories are made of.
+    #[error("no working directory can be made on this host")]
+    Workdirs(#[source] std::io::Error),
     /// The gateway could not be started.
     #[error(transparent)]
     Gateway(#[from] GatewayError),

@@ -16,6 +16,7 @@ use super::homes::Homes;
 use super::link::{self, Create, DEADLINE_SLACK, Exited, Held, SandboxId};
 use super::{Parts, Program, SupervisorError};
 use crate::config::Config;
+use crate::sandbox::workdir::Workdirs;
 use crate::sandbox::{self, Limits, Plan, Request, Sandbox, SpawnError};
 
 type Ends = FuturesUnordered<futures::future::BoxFuture<'static, SandboxId>>;
@@ -75,12 +76,16 @@ const OPEN_FILES: u64 = 1024;
 
 impl Sandboxes {
     pub(super) fn new(parts: &Parts) -> Result<Self, SupervisorError> {
+        let Config { sandbox, data_dir, .. } = &parts.config;
+        let workdirs = Workdirs::new(&data_dir.join("homes")).map_err(SupervisorError::Workdirs)?;
+        if workdirs.is_attached() {
+            tracing::debug!("this linux is older than 6.15: working directories are mounted in a namespace of the server's own");
+        }
         let plan = Plan::compile()?;
-        let Config { sandbox, .. } = &parts.config;
         Ok(Self {
             plan,
             live: BTreeMap::new(),
-            homes: Homes::new(parts.base_uid, sandbox.disk_mb),
+            homes: Homes::new(workdirs, parts.base_uid, sandbox.disk_mb),
             ends: FuturesUnordered::new(),
             leaving: Vec::new(),
             to_release: HashSet::new(),

@@ -4,22 +4,25 @@
 use std::{
     fs,
     io::{self, ErrorKind},
-    os::fd::{AsFd, OwnedFd},
+    os::fd::OwnedFd,
     path::Path,
 };
 
 use rustix::{
     fs::{CWD, Gid, Mode, OFlags, Uid},
     mount::{
-        MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags, mount, mount_change,
-        move_mount, open_tree, unmount,
+        MountFlags, MountPropagationFlags, MoveMountFlags, UnmountFlags, mount, mount_change, move_mount, unmount,
     },
     process::{chdir, getegid, geteuid, pivot_root},
     thread::{CapabilitySet, UnshareFlags, capabilities, set_thread_groups, set_thread_res_gid, set_thread_res_uid},
 };
 
 use super::{
-    super::{Identity, sys::unshare, workdir},
+    super::{
+        Identity,
+        sys::unshare,
+        workdir::{Workdir, Workdirs},
+    },
     Layer, hints, layer,
     names::*,
     trial::{Child, INNER_DEADLINE, Trial, reap_quick, run, step},
@@ -74,9 +77,11 @@ fn outside(child: &Child, identity: Identity) {
     {
         return refused(child, &reason);
     }
-    let workdir = step("making it", workdir::create(1 << 20, 16, identity));
+    let mut workdirs = workdirs();
+    let workdir = workdirs.as_mut().map_err(|reason| reason.clone());
+    let workdir = workdir.and_then(|dirs| step("making it", dirs.create(1 << 20, 16, identity)));
     // The clone belongs to the sandbox, the original stays with the session.
-    let clone = workdir.as_ref().map_err(String::clone).and_then(|fd| step("cloning it", clone_tree(fd)));
+    let clone = workdir.as_ref().map_err(String::clone).and_then(|it| step("cloning it", it.share()));
     let before = namespace_links();
     let flags = NAMESPACES.iter().map(|(_, _, flag)| flag).fold(0, |all, flag| all | flag) & !libc::CLONE_NEWCGROUP;
     let mut inner = match Trial::start_in(flags, |jail| inside(jail, identity, &before, clone)) {
@@ -93,11 +98,19 @@ fn outside(child: &Child, identity: Identity) {
         (Err(reason), _) => return refused(child, reason),
     }
     inner.go();
-    for layer in inner.finish(INNER_DEADLINE).0 {
-        child.pass_on(&layer);
-    }
-    if let Ok(workdir) = workdir {
+    let told = inner.finish(INNER_DEADLINE).0;
+    told.iter().for_each(|layer| child.pass_on(layer));
+    // What failed inside says more than that the file is not there.
+    if let (Ok(workdir), false) = (workdir, told.iter().any(|layer| layer.name == WORKING_DIRECTORY)) {
         child.tell(WORKING_DIRECTORY, shared(&workdir));
+    }
+}
+
+/// As the server makes them, but for the place, which is any that exists: nobody else sees what it is covered with.
+fn workdirs() -> Result<Workdirs, String> {
+    match step("making a tmpfs", Workdirs::detached())? {
+        Some(workdirs) => Ok(workdirs),
+        None => step("attaching a tmpfs", Workdirs::over(Path::new(ROOT))),
     }
 }
 
@@ -201,11 +214,6 @@ fn mount_proc() -> Result<String, String> {
     }
 }
 
-fn clone_tree(mount: &OwnedFd) -> io::Result<OwnedFd> {
-    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_EMPTY_PATH;
-    Ok(open_tree(mount, c"", flags)?)
-}
-
 /// The sandbox's half: the session's tmpfs appears, and a file can be made in it.
 fn show(workdir: &OwnedFd) -> Result<(), String> {
     step("moving it in", move_mount(workdir, c"", CWD, c"workspace", MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH))?;
@@ -213,10 +221,11 @@ fn show(workdir: &OwnedFd) -> Result<(), String> {
 }
 
 /// The session's half: that file is there.
-fn shared(workdir: &OwnedFd) -> Result<String, String> {
-    let opened = rustix::fs::openat(workdir.as_fd(), c"trial", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
+fn shared(workdir: &Workdir) -> Result<String, String> {
+    let opened = rustix::fs::openat(workdir.root(), c"trial", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
     step("finding a file of the sandbox in it", opened)?;
-    Ok("a detached tmpfs, shown inside".to_owned())
+    let kind = if workdir.is_attached() { "a tmpfs of the server's own namespace" } else { "a detached tmpfs" };
+    Ok(format!("{kind}, shown inside"))
 }
 
 fn leave_old_root() -> Result<String, String> {

@@ -30,6 +30,7 @@ mod shared;
 mod spool;
 #[cfg(test)]
 mod tests;
+mod total;
 mod writer;
 
 use std::io;
@@ -40,6 +41,7 @@ use repltool_protocol::ids::{ExecutionId, Seq};
 
 pub use collect::{Collected, collect};
 pub use cursor::{Cursor, LogReader};
+pub use total::Total;
 pub use writer::Log;
 
 /// How far the numbers jump when the end of the log cannot be trusted: more than any machine can write between two

@@ -6,6 +6,7 @@ use super::chunk::read_exact;
 use super::files::Name;
 use super::record::{self, Parsed, Tag};
 use super::shared::{Place, Shared, lock};
+use super::total::{Share, Total};
 use super::writer::{Log, Unit};
 use super::{Begun, Command, LogError, Pending};
 
@@ -73,11 +74,23 @@ impl Log {
         lock(&self.shared.map).pending.retain(|pending| pending != id);
     }
 
-    /// Drops the oldest segments until the log is within its limit or down to its newest segment. It cannot fail the
+    /// Counts this log among all logs of the server from now on.
+    pub fn share(&mut self, total: Total) {
+        self.share = Share::of(total);
+        self.share.report(self.bytes());
+    }
+
+    /// Drops the oldest segments until the log, and all logs together, are within their limits or this one is down to its
+    /// newest segment. It cannot fail the
     /// event that caused it: what could not be dropped now is tried again after the next one.
     pub(super) fn retain(&mut self) {
         let mut droppable = lock(&self.shared.map).segments.len().saturating_sub(1);
-        while droppable > 0 && self.bytes() > self.limits.session_bytes {
+        loop {
+            let bytes = self.bytes();
+            let over = self.share.report(bytes) || bytes > self.limits.session_bytes;
+            if droppable == 0 || !over {
+                return;
+            }
             if let Err(error) = self.drop_oldest() {
                 tracing::warn!(error = &error as &dyn std::error::Error, "a full log cannot drop its oldest segment");
                 return;

@@ -18,6 +18,7 @@ use super::record::{self, Tag};
 use super::retain::Waiting;
 use super::shared::{Head, Map, Place, Segment, Shared, lock};
 use super::spool::Spool;
+use super::total::Share;
 use super::{Begun, Command, Edge, Found, Kind, LogError, LogLimits, Tail, recover};
 
 /// The buffer is given back after a larger record.
@@ -38,6 +39,7 @@ pub struct Log {
     pub(super) waiting: Vec<Waiting>,
     pub(super) execution_count: u64,
     pub(super) buffer: Vec<u8>,
+    pub(super) share: Share,
 }
 
 /// What a record is good for once it is in the file.
@@ -100,7 +102,17 @@ impl Log {
 
     pub(super) fn assemble(shared: Shared, head: Head, limits: LogLimits, index: Index, spools: [Spool; 2]) -> Self {
         let (shared, head) = (Arc::new(shared), watch::Sender::new(head));
-        Self { shared, head, limits, index, spools, waiting: Vec::new(), execution_count: 0, buffer: Vec::new() }
+        Self {
+            shared,
+            head,
+            limits,
+            index,
+            spools,
+            waiting: Vec::new(),
+            execution_count: 0,
+            buffer: Vec::new(),
+            share: Share::default(),
+        }
     }
 
     pub(super) fn reader(&self) -> LogReader {

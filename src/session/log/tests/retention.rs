@@ -158,3 +158,27 @@ async fn readers_race_with_retention_and_never_see_a_hole() {
     log.end();
     assert_eq!(readers.join_all().await, [Seq(8_000); 4]);
 }
+
+#[test]
+fn past_the_ceiling_of_all_logs_the_one_that_writes_gives_up_its_oldest_part() {
+    let dir = tempfile::tempdir().unwrap();
+    let total = Total::new(20_000);
+    let limits = limits(1 << 20, 1024);
+    let make = |name: &str| {
+        let (mut log, reader) = Log::create(&dir.path().join(name), limits).unwrap();
+        log.share(total.clone());
+        (log, reader)
+    };
+    let pipes = Pipes::new();
+    let ((mut quiet, quiet_reader), (mut loud, _reader)) = (make("quiet"), make("loud"));
+    pipes.print(&mut quiet, StreamName::Stdout, &"q".repeat(8000), None);
+    for _ in 0..40 {
+        pipes.print(&mut loud, StreamName::Stdout, &"l".repeat(1000), None);
+    }
+    assert!(!total.is_over() || loud.bytes() < 3000, "{} bytes", loud.bytes());
+    assert!(loud.first_seq() > Seq(1), "the loud one kept everything");
+    assert_eq!(quiet_reader.kept_from(), Seq(1), "the quiet one lost something");
+    drop((quiet, loud));
+    assert!(!super::super::total::Share::of(total.clone()).report(20_000), "what is gone counts still");
+    assert!(super::super::total::Share::of(total).report(20_001));
+}

@@ -1,0 +1,57 @@
+//! What all logs of a server take together. Past the ceiling, whoever writes gives up the oldest part of its own log.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A count that all logs of a server share, with its ceiling. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Total(Arc<Sum>);
+
+#[derive(Debug)]
+struct Sum {
+    bytes: AtomicU64,
+    max: u64,
+}
+
+impl Total {
+    /// A count at zero.
+    pub fn new(max_bytes: u64) -> Self {
+        Self(Arc::new(Sum { bytes: AtomicU64::new(0), max: max_bytes }))
+    }
+
+    /// Whether the logs take more than they may.
+    pub fn is_over(&self) -> bool {
+        self.0.bytes.load(Ordering::Relaxed) > self.0.max
+    }
+}
+
+/// What one log has added to the count; taken off when it is dropped.
+#[derive(Debug, Default)]
+pub(super) struct Share {
+    total: Option<Total>,
+    reported: u64,
+}
+
+impl Share {
+    pub(super) fn of(total: Total) -> Self {
+        Self { total: Some(total), reported: 0 }
+    }
+
+    /// The log takes so many bytes now. Says whether all together take too much.
+    pub(super) fn report(&mut self, bytes: u64) -> bool {
+        let Some(total) = &self.total else { return false };
+        if bytes >= self.reported {
+            total.0.bytes.fetch_add(bytes - self.reported, Ordering::Relaxed);
+        } else {
+            total.0.bytes.fetch_sub(self.reported - bytes, Ordering::Relaxed);
+        }
+        self.reported = bytes;
+        total.is_over()
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.report(0);
+    }
+}
