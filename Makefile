@@ -38,9 +38,12 @@ endif
 test: build
 	@$(MAKE) --no-print-directory check
 
+# What tests the old cgroups against Linux fails without them: left out, and counted as skipped, where there are none.
+WITHOUT := $(if $(shell grep -E ' - cgroup .*[ ,]memory' /proc/self/mountinfo),,-E 'not test(sandbox::cgroup::v1::)')
+
 .PHONY: check
 check:
-	cargo nextest run --locked --workspace
+	cargo nextest run --locked --workspace $(WITHOUT)
 	$(PYTHON) -B -m unittest discover -s tests/driver/python
 	$(PYTHON) -B scripts/cases.py --binary $(BIN)
 

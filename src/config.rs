@@ -61,6 +61,24 @@ impl Config {
             log: Log::default(),
         }
     }
+
+    /// The keys that were set to something but the default and that this version does not act on.
+    pub fn without_effect(&self) -> Vec<&'static str> {
+        let (edge, rates, store) = (Edge::default(), RateLimit::default(), Store::default());
+        let changed = [
+            ("edge.metrics_addr", self.edge.metrics_addr != edge.metrics_addr),
+            ("edge.trusted_proxies", self.edge.trusted_proxies != edge.trusted_proxies),
+            ("rate_limit.enabled", self.rate_limit.enabled != rates.enabled),
+            ("rate_limit.requests_per_minute", self.rate_limit.requests_per_minute != rates.requests_per_minute),
+            ("rate_limit.burst", self.rate_limit.burst != rates.burst),
+            (
+                "rate_limit.failed_logins_per_minute",
+                self.rate_limit.failed_logins_per_minute != rates.failed_logins_per_minute,
+            ),
+            ("store.total_mb", self.store.total_mb != store.total_mb),
+        ];
+        changed.into_iter().filter(|(_, changed)| *changed).map(|(key, _)| key).collect()
+    }
 }
 
 /// Bounds on sessions.
@@ -93,6 +111,9 @@ pub struct Edge {
     pub listen: SocketAddr,
     /// Where `/metrics` is served.
     pub metrics_addr: SocketAddr,
+    /// Host names that are answered besides `localhost`, loopback addresses and the address that a connection came in by:
+    /// `host` with any port, or `host:port`.
+    pub allowed_hosts: Vec<String>,
     /// Origins, besides the server's own, whose pages may connect: `https://host[:port]`.
     pub allowed_origins: Vec<String>,
     /// Proxies whose forwarded addresses are believed: addresses, or networks as `address/bits`.
@@ -108,6 +129,7 @@ impl Default for Edge {
         Self {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8000)),
             metrics_addr: SocketAddr::from((Ipv4Addr::LOCALHOST, 9464)),
+            allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
             trusted_proxies: Vec::new(),
             header_timeout_s: 10,
@@ -184,13 +206,11 @@ pub struct Sandbox {
     pub disk_mb: u64,
     /// Processes and threads of one session, by level.
     pub max_processes: MaxProcesses,
-    /// Whether to run where the host gives no namespaces.
-    pub allow_reduced_isolation: bool,
 }
 
 impl Default for Sandbox {
     fn default() -> Self {
-        Self { disk_mb: 64, max_processes: MaxProcesses::default(), allow_reduced_isolation: false }
+        Self { disk_mb: 64, max_processes: MaxProcesses::default() }
     }
 }
 

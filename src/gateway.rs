@@ -146,7 +146,7 @@ fn edge_config(config: &Config) -> EdgeConfig {
     let for_sessions = u64::try_from(config.sessions.max).unwrap_or(u64::MAX).saturating_mul(10);
     let for_connections = open_files.saturating_sub(for_sessions).clamp(64, 100_000);
     EdgeConfig {
-        allowed_hosts: Vec::new(),
+        allowed_hosts: config.edge.allowed_hosts.clone(),
         allowed_origins: config.edge.allowed_origins.clone(),
         header_timeout: Duration::from_secs(config.edge.header_timeout_s),
         max_connections: usize::try_from(for_connections).unwrap_or(usize::MAX),

@@ -14,6 +14,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::config::Config;
 use crate::runtime::python;
+use crate::sandbox::probe::{Layer, Report, probe};
 use crate::supervisor::link::{Secret, StoreRoot};
 use crate::supervisor::{self, Parts, Program};
 use crate::{edge, keys, sandbox};
@@ -36,15 +37,15 @@ const BASE_UID: u32 = 0x7000_0000;
 /// # Errors
 /// Whatever keeps the server from starting, with what to do about it.
 pub fn run(config: Config) -> anyhow::Result<()> {
+    check_isolation(&probe())?;
+    warn_of_no_effect(&config);
     keys::prepare_data_dir(&config.data_dir)?;
     let _lock = lock(&config.data_dir)?;
     let python = python::find(config.runtimes.python.as_deref())?;
     raise_open_files(&config)?;
     let base_uid = base_uid()?;
     if base_uid.is_none() {
-        sandbox::enter_outer_namespace().context(
-            "user namespaces are not available to this user; run as root, or allow them (see `repltool doctor`)",
-        )?;
+        sandbox::enter_outer_namespace().context("the server's own user namespace cannot be made")?;
     }
     let store = prepare_store(&config.data_dir, base_uid)?;
     let listener = TcpListener::bind(config.edge.listen)
@@ -68,6 +69,30 @@ pub fn run(config: Config) -> anyhow::Result<()> {
     let outcome = runtime.block_on(supervisor::run(parts));
     let _ = std::fs::remove_file(data_dir.join("url"));
     Ok(outcome?)
+}
+
+/// Anything less than complete sandboxes is none: the reason is told now and not to the client of the first session.
+fn check_isolation(report: &Report) -> anyhow::Result<()> {
+    let missing: Vec<&Layer> = report.missing().collect();
+    let Some(first) = missing.first() else {
+        tracing::info!(tier = ?report.tier, "every wall of a sandbox stands here");
+        return Ok(());
+    };
+    let names: Vec<&str> = missing.iter().map(|layer| layer.name.as_str()).collect();
+    bail!(
+        "no complete sandbox can be made here, and the server does not start without; missing: {} ({}: {}); run `repltool \
+         doctor` to see what to do about it",
+        names.join(", "),
+        first.name,
+        first.detail
+    )
+}
+
+fn warn_of_no_effect(config: &Config) {
+    let keys = config.without_effect();
+    if !keys.is_empty() {
+        tracing::warn!("settings without effect in this version: {}", keys.join(", "));
+    }
 }
 
 /// One data directory has one server.
@@ -206,11 +231,24 @@ fn write_private(path: &Path, text: &str) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sandbox::probe::Tier;
 
     #[test]
     fn sessions_get_users_that_are_mapped() {
         assert_eq!(pick_base("         0          0 4294967295\n"), Some(BASE_UID));
         assert_eq!(pick_base("         0     100000      65536\n"), Some(65536 - 16 * 1024));
         assert_eq!(pick_base("      1000       1000          1\n"), None);
+    }
+
+    #[test]
+    fn a_host_without_walls_is_refused_by_name() {
+        let layer = |name: &str, active, detail: &str| Layer { name: name.into(), active, detail: detail.into() };
+        let whole = [layer("seccomp", true, "yes"), layer("memory_cgroup", false, "not delegated")];
+        check_isolation(&Report { tier: Tier::B, layers: whole.into() }).expect("the walls stand");
+        let layers = [layer("user_namespace", false, "clone3: EPERM"), layer("seccomp", true, "yes")];
+        let layers = layers.into_iter().chain([layer("pid_namespace", false, "needs the first")]).collect();
+        let told = check_isolation(&Report { tier: Tier::C, layers }).unwrap_err().to_string();
+        assert!(told.contains("missing: user_namespace, pid_namespace (user_namespace: clone3: EPERM)"), "{told}");
+        assert!(told.contains("`repltool doctor`"), "{told}");
     }
 }

@@ -55,12 +55,13 @@ fn in_words(tier: Tier) -> (&'static str, &'static str) {
         Tier::A => ("tier A", "Every wall stands, and cgroups hold memory and processes to their limits."),
         Tier::B => (
             "tier B",
-            "Every wall stands. Without a memory cgroup, limits are held by rlimits and a watchdog: close, not exact.",
+            "Every wall stands. Without a memory cgroup, the limit on memory holds for the address space of each process by \
+             itself, and its use is reported as 0.",
         ),
         Tier::C => (
             "tier C",
-            "No namespaces: only Landlock, seccomp and separate uids stand between sessions. The server starts only if \
-             the configuration says allow_reduced_isolation.",
+            "No namespaces: only Landlock, seccomp and separate uids would stand between sessions. This version makes no \
+             sandboxes of that, and the server does not start here.",
         ),
         Tier::None => ("none", "Too little to run untrusted code: the server does not start here."),
     }
@@ -92,8 +93,9 @@ const ALLOW_NAMESPACES: &str = "allow user namespaces. Sysctls: kernel.unprivile
     user.max_user_namespaces>0, kernel.apparmor_restrict_unprivileged_userns=0 (or an AppArmor profile with `userns`). \
     In a container: a seccomp profile that lets clone3, unshare and mount through, and apparmor=unconfined; \
     not --privileged.";
-const NEWER_MOUNTS: &str = "needs Linux 5.12 and the right to mount inside a user namespace; in a container let fsopen, \
-    fsmount, open_tree, move_mount and pivot_root through.";
+const MOUNTS: &str = "needs Linux 5.13 and the right to mount inside a user namespace: FOUND names the call that was \
+    refused. In a container let fsopen, fsconfig, fsmount, open_tree, move_mount, mount_setattr, mount, umount2 and \
+    pivot_root through.";
 const DELEGATE: &str = "give the server a cgroup of its own: as a systemd service with Delegate=yes, or by \
     `systemd-run --user --scope -p Delegate=yes`. In a container: mount /sys/fs/cgroup writable, with cgroupns=private.";
 
@@ -106,8 +108,8 @@ fn about(layer: &Layer) -> About<'_> {
         names::IPC_NAMESPACE => ("ipc namespace", "no shared memory or queues with others", ALLOW_NAMESPACES),
         names::UTS_NAMESPACE => ("uts namespace", "the host's name is hidden", ALLOW_NAMESPACES),
         names::CGROUP_NAMESPACE => ("cgroup namespace", "the host's cgroup paths are hidden", ALLOW_NAMESPACES),
-        names::PIVOT_ROOT => ("root of its own", "the host's files cannot be reached", NEWER_MOUNTS),
-        names::WORKING_DIRECTORY => ("working directory", "files outlive a killed interpreter", NEWER_MOUNTS),
+        names::PIVOT_ROOT => ("root of its own", "the host's files cannot be reached", MOUNTS),
+        names::WORKING_DIRECTORY => ("working directory", "files outlive a killed interpreter", MOUNTS),
         names::PROC_MOUNT => (
             "private /proc",
             "programs that read /proc work",
@@ -122,12 +124,12 @@ fn about(layer: &Layer) -> About<'_> {
         names::LANDLOCK => (
             "Landlock",
             "files are refused a second time",
-            "needs Linux 5.13 with `landlock` among the security modules (lsm= on the kernel's command line).",
+            "needs Linux 5.13 or newer with `landlock` among the security modules (lsm= on the kernel's command line).",
         ),
         names::LANDLOCK_SCOPES => (
             "Landlock scopes",
             "signals and abstract sockets stay inside",
-            "needs Linux 6.12. Namespaces do the same where they are active.",
+            "needs Linux 6.12. The namespaces do the same alone.",
         ),
         names::SECCOMP => (
             "seccomp",
@@ -136,7 +138,12 @@ fn about(layer: &Layer) -> About<'_> {
         ),
         names::MEMORY_CGROUP => ("memory cgroup", "memory is limited for a whole sandbox", DELEGATE),
         names::PIDS_CGROUP => ("pids cgroup", "processes are limited for a whole sandbox", DELEGATE),
-        names::CGROUP_KILL => ("cgroup kill switch", "one write kills a whole sandbox", DELEGATE),
+        names::CGROUP_KILL => (
+            "cgroup kill switch",
+            "one write kills a whole sandbox",
+            "needs Linux 5.14 and a writable cgroup v2. Without it a sandbox's first process is killed, and Linux kills \
+             the rest with it.",
+        ),
         unknown => (unknown, "", "see what was found."),
     };
     About { title, meaning, remedy }

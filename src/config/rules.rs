@@ -34,6 +34,7 @@ pub(super) const RULES: &[(&str, Rule)] = &[
     ("sessions.idle_after_s", Rule::Count(1, 30 * DAY)),
     ("edge.listen", Rule::Address),
     ("edge.metrics_addr", Rule::Address),
+    ("edge.allowed_hosts", Rule::List(is_host, "a list of host names such as \"repl.example\" or \"repl.example:8000\"")),
     ("edge.allowed_origins", Rule::List(is_origin, "a list of origins such as \"https://host:port\"")),
     ("edge.trusted_proxies", Rule::List(is_network, "a list of addresses or networks such as \"10.0.0.0/8\"")),
     ("edge.header_timeout_s", Rule::Count(1, 300)),
@@ -53,7 +54,6 @@ pub(super) const RULES: &[(&str, Rule)] = &[
     ("sandbox.disk_mb", Rule::Count(1, 1_048_576)),
     ("sandbox.max_processes.standard", Rule::Count(2, 32_768)),
     ("sandbox.max_processes.relaxed", Rule::Count(2, 32_768)),
-    ("sandbox.allow_reduced_isolation", Rule::Switch),
     ("runtimes.python", Rule::Text),
     ("log.level", Rule::Word(&["error", "warn", "info", "debug", "trace"])),
     ("log.format", Rule::Word(&["text", "json"])),
@@ -132,11 +132,15 @@ fn is_text(text: &str) -> bool {
 
 /// `scheme://host[:port]`, as a browser writes it into `Origin`: no path, no user.
 fn is_origin(text: &str) -> bool {
-    let Some(rest) = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://")) else { return false };
+    text.strip_prefix("https://").or_else(|| text.strip_prefix("http://")).is_some_and(is_host)
+}
+
+/// `host[:port]`, as it stands in `Host`.
+fn is_host(text: &str) -> bool {
     // The colons of an IPv6 address stand in brackets.
-    let (host, port) = match rest.rsplit_once(':') {
+    let (host, port) = match text.rsplit_once(':') {
         Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
-        _ => (rest, None),
+        _ => (text, None),
     };
     let of_hosts = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | '[' | ']' | ':');
     !host.is_empty() && host.chars().all(of_hosts) && port.is_none_or(|port| port.parse::<u16>().is_ok())

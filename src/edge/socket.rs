@@ -63,8 +63,8 @@ type Wire = WebSocketStream<TcpStream>;
 pub(super) struct Attachment {
     pub(super) handle: SessionHandle,
     pub(super) principal: Principal,
-    /// The last event the client has seen; none: what happens from now on.
-    pub(super) after: Option<Seq>,
+    /// The last event the client has seen, or is not to see.
+    pub(super) after: Seq,
 }
 
 /// Serves a socket until the session or the token ends, the server drains, or the peer goes away.
@@ -113,8 +113,7 @@ enum Traffic {
 
 impl<'a> Socket<'a> {
     fn new(wire: Wire, attachment: &'a Attachment) -> Self {
-        let last = attachment.handle.log().last_seq();
-        let source = Source::new(attachment.handle.log().clone(), attachment.after.unwrap_or(last));
+        let source = Source::new(attachment.handle.log().clone(), attachment.after);
         let answers = FuturesUnordered::new();
         Self { wire, attachment, source, answers, writing: false, owed: 0, faults: 0, heard: Instant::now() }
     }

@@ -118,8 +118,12 @@ async fn attach(
             shared.create(&principal.subject, config).await?
         }
     };
-    // What happened before a client that has just created the session could attach is for it to see too.
-    let after = if *wanted == Wanted::New { Some(after.unwrap_or(Seq(0))) } else { after };
+    let after = after.unwrap_or_else(|| match wanted {
+        // Before the client hears that the handshake is done, so that it misses nothing of what it does next.
+        Wanted::Session(_) => handle.log().last_seq(),
+        // What happened before a client that has just created the session could attach is for it to see too.
+        Wanted::New => Seq(0),
+    });
     Ok(Attachment { handle, principal, after })
 }
 

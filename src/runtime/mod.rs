@@ -341,9 +341,7 @@ impl Kernel {
 
 impl Drop for Kernel {
     fn drop(&mut self) {
-        if self.exit.is_some() {
-            self.kill();
-        }
+        self.supervisor.let_go(self.sandbox);
     }
 }
 

@@ -27,8 +27,28 @@ impl Pipe {
     }
 
     /// Calls `take`, which answers `None` when there is nothing now, and notes that as well as the end.
+    ///
+    /// What lies in the pipe counts, not what epoll has told of it: the word of a driver, or the end of a sandbox, may be
+    /// heard before the news of what was written earlier.
     pub(super) fn read<E>(
         &mut self,
+        mut take: impl FnMut(BorrowedFd<'_>) -> Result<Option<usize>, E>,
+    ) -> Result<Option<usize>, E> {
+        let took = match take(self.fd.get_ref().as_fd())? {
+            Some(took) => Some(took),
+            None => self.note_empty(take)?,
+        };
+        match took {
+            Some(0) => self.open = false,
+            Some(full) if full >= SMALL && !self.grown => self.grow(),
+            _ => {}
+        }
+        Ok(took)
+    }
+
+    /// Looks once more while the runtime watches, so that what is written in this very moment wakes the reader.
+    fn note_empty<E>(
+        &self,
         mut take: impl FnMut(BorrowedFd<'_>) -> Result<Option<usize>, E>,
     ) -> Result<Option<usize>, E> {
         let mut failed = None;
@@ -40,16 +60,10 @@ impl Pipe {
                 Ok(None)
             }
         });
-        if let Some(error) = failed {
-            return Err(error);
+        match failed {
+            Some(error) => Err(error),
+            None => Ok(took.unwrap_or(None)),
         }
-        let took = took.unwrap_or(None);
-        match took {
-            Some(0) => self.open = false,
-            Some(full) if full >= SMALL && !self.grown => self.grow(),
-            _ => {}
-        }
-        Ok(took)
     }
 
     /// A writer that fills the pipe is served in larger steps. Where the user's share of pipe memory is used up,
@@ -98,5 +112,42 @@ pub(super) async fn readable(stdout: &Pipe, stderr: &Pipe) -> StreamName {
     tokio::select! {
         () = stdout.readable() => StreamName::Stdout,
         () = stderr.readable() => StreamName::Stderr,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn take(pipe: BorrowedFd<'_>) -> io::Result<Option<usize>> {
+        match rustix::io::read(pipe, &mut [0; 64]) {
+            Ok(got) => Ok(Some(got)),
+            Err(rustix::io::Errno::AGAIN) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    #[tokio::test]
+    async fn what_was_written_is_there_before_the_runtime_knows_of_it() {
+        let (reading, writing) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::NONBLOCK).expect("a pipe");
+        let mut pipe = Pipe::new(reading).expect("it can be watched");
+        // Nothing is awaited in between, so the runtime has not looked at the pipe.
+        rustix::io::write(&writing, b"last words").expect("room");
+        assert_eq!(pipe.read(take).expect("readable"), Some(10));
+        assert_eq!(pipe.read(take).expect("readable"), None);
+    }
+
+    #[tokio::test]
+    async fn what_comes_after_a_look_into_an_empty_pipe_wakes_the_reader() {
+        let (reading, writing) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::NONBLOCK).expect("a pipe");
+        let mut pipe = Pipe::new(reading).expect("it can be watched");
+        for round in 0..100 {
+            assert_eq!(pipe.read(take).expect("readable"), None);
+            rustix::io::write(&writing, b"x").expect("room");
+            tokio::time::timeout(std::time::Duration::from_secs(20), pipe.readable())
+                .await
+                .unwrap_or_else(|_| panic!("not woken in round {round}"));
+            assert_eq!(pipe.read(take).expect("readable"), Some(1));
+        }
     }
 }

@@ -9,9 +9,11 @@
 //! ```
 //!
 //! v1 keeps such a tree in each of its hierarchies, v2 has a single one. Where no tree is writable there is no group at
-//! all, and the caller has rlimits alone, which hold for each process by itself. The module knows neither sessions nor why a group is killed.
+//! all, and the caller has rlimits alone, which hold for each process by itself. The module knows neither sessions nor
+//! why a group is killed.
 
 mod discover;
+mod meter;
 mod sweep;
 mod v1;
 mod v2;
@@ -19,11 +21,11 @@ mod v2;
 use std::{
     fs::{self, File},
     io,
-    os::unix::fs::FileExt,
     path::{Path, PathBuf},
-    sync::OnceLock,
     time::Duration,
 };
+
+use meter::{CpuMeter, Meter, Meters};
 
 pub use v1::V1;
 pub use v2::V2;
@@ -173,29 +175,6 @@ pub struct Group {
     meters: Meters,
 }
 
-#[derive(Debug, Default)]
-struct Meters {
-    cpu: Option<CpuMeter>,
-    memory_current: Option<Meter>,
-    memory_peak: Option<Meter>,
-    oom: Option<Meter>,
-}
-
-#[derive(Debug)]
-enum CpuMeter {
-    /// v1 `cpuacct.usage`: one number of nanoseconds.
-    Account(Meter),
-    /// v2 `cpu.stat`: its field `usage_usec`, in microseconds.
-    Stat(Meter),
-}
-
-/// A file with numbers, kept open from the first reading on: opening costs twenty times as much as reading.
-#[derive(Debug)]
-struct Meter {
-    path: PathBuf,
-    file: OnceLock<File>,
-}
-
 impl Group {
     fn new() -> Group {
         Group { folders: Vec::new(), kill: None, meters: Meters::default() }
@@ -249,14 +228,7 @@ impl Group {
     /// # Errors
     /// Those of open(2).
     pub fn open_meters(&self) -> io::Result<Vec<File>> {
-        let mut files = Vec::new();
-        if let Some(CpuMeter::Account(meter) | CpuMeter::Stat(meter)) = &self.meters.cpu {
-            files.push(File::open(&meter.path)?);
-            if let Some(peak) = &self.meters.memory_peak {
-                files.extend(open_peak(&peak.path)?);
-            }
-        }
-        Ok(files)
+        self.meters.open()
     }
 
     /// Removes the group's folders. True once all are gone; false while a process still dies in one: call it again.
@@ -269,52 +241,6 @@ impl Group {
 impl Drop for Group {
     fn drop(&mut self) {
         self.remove();
-    }
-}
-
-impl CpuMeter {
-    fn read(&self) -> Option<Duration> {
-        match self {
-            CpuMeter::Account(meter) => meter.number().map(Duration::from_nanos),
-            CpuMeter::Stat(meter) => meter.field("usage_usec").map(Duration::from_micros),
-        }
-    }
-}
-
-impl Meter {
-    fn new(path: PathBuf) -> Meter {
-        Meter { path, file: OnceLock::new() }
-    }
-
-    fn number(&self) -> Option<u64> {
-        self.read(|text| text.trim().parse().ok())
-    }
-
-    fn field(&self, key: &str) -> Option<u64> {
-        self.read(|text| text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' ')?.trim().parse().ok()))
-    }
-
-    /// Reads the beginning, in which all that is asked for stands.
-    fn read(&self, parse: impl FnOnce(&str) -> Option<u64>) -> Option<u64> {
-        let file = match self.file.get() {
-            Some(file) => file,
-            None => {
-                let opened = File::open(&self.path).ok()?;
-                self.file.get_or_init(|| opened)
-            }
-        };
-        let mut buffer = [0; 512];
-        let count = file.read_at(&mut buffer, 0).ok()?;
-        parse(std::str::from_utf8(&buffer[..count]).ok()?)
-    }
-}
-
-fn open_peak(path: &Path) -> io::Result<Option<File>> {
-    let writable = File::options().read(true).write(true).open(path);
-    match writable.or_else(|_| File::open(path)) {
-        Ok(file) => Ok(Some(file)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error),
     }
 }
 
@@ -378,16 +304,6 @@ mod tests {
             assert!(matches!(Host::None.create(name, &limits), Err(CgroupError::Name(_))), "{name:?}");
         }
         assert!(matches!(Host::None.create("ok-1", &limits), Err(CgroupError::Unavailable)));
-    }
-
-    #[test]
-    fn fields_are_found_by_their_whole_name() {
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        let file = folder.path().join("memory.events");
-        fs::write(&file, "oom_kill_disable 0\noom 7\noom_kill 3\n").expect("written");
-        let meter = Meter::new(file);
-        assert_eq!(meter.field("oom_kill"), Some(3));
-        assert_eq!(meter.field("missing"), None);
     }
 
     #[test]

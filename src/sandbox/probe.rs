@@ -130,6 +130,11 @@ impl Report {
         self.layers.iter().any(|layer| layer.name == name && layer.active)
     }
 
+    /// The layers without which no sandbox is made, and that did not stand.
+    pub fn missing(&self) -> impl Iterator<Item = &Layer> {
+        self.layers.iter().filter(|layer| !layer.active && names::WALLS.contains(&layer.name.as_str()))
+    }
+
     fn of(found: Vec<Layer>) -> Report {
         let layers = names::ALL.iter().map(|name| settle(name, &found)).collect();
         let mut report = Report { tier: Tier::None, layers };

@@ -26,7 +26,7 @@ use super::{Identity, sys};
 #[derive(Debug)]
 pub struct Workdirs {
     /// The tmpfs with a directory for each; `None`: they are attached nowhere.
-    base: Option<Arc<OwnedFd>>,
+    base: Option<Arc<Base>>,
     next: u64,
 }
 
@@ -41,9 +41,13 @@ pub struct Workdir {
 /// A directory that a working directory is attached to.
 #[derive(Debug)]
 struct Place {
-    base: Arc<OwnedFd>,
+    base: Arc<Base>,
     name: String,
 }
+
+/// What the working directories are attached below. It goes with the last of them.
+#[derive(Debug)]
+struct Base(OwnedFd);
 
 impl Workdirs {
     /// Finds out by doing it whether a mount that is attached nowhere can be cloned. If not, goes on as
@@ -88,7 +92,7 @@ impl Workdirs {
         // A directory takes one inode and no page, so the limit is only there to be one.
         let base = tmpfs(&Tmpfs { bytes: 64 << 10, inodes: 1 << 20, mode: "0700", owner: None })?;
         move_mount(&base, "", CWD, place, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?;
-        Ok(Self { base: Some(Arc::new(base)), next: 0 })
+        Ok(Self { base: Some(Arc::new(Base(base))), next: 0 })
     }
 
     /// Whether they are attached somewhere, because this Linux cannot do without, or was not asked to.
@@ -106,10 +110,10 @@ impl Workdirs {
         let Some(base) = &self.base else { return Ok(Workdir { mount, place: None }) };
         let name = self.next.to_string();
         self.next += 1;
-        mkdirat(base, &name, Mode::RWXU)?;
-        let moved = move_mount(&mount, "", base, &name, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH);
+        mkdirat(&base.0, &name, Mode::RWXU)?;
+        let moved = move_mount(&mount, "", &base.0, &name, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH);
         if let Err(error) = moved {
-            let _ = unlinkat(base, &name, AtFlags::REMOVEDIR);
+            let _ = unlinkat(&base.0, &name, AtFlags::REMOVEDIR);
             return Err(error.into());
         }
         Ok(Workdir { mount, place: Some(Place { base: base.clone(), name }) })
@@ -136,13 +140,24 @@ impl Workdir {
 impl Drop for Workdir {
     fn drop(&mut self) {
         let Some(Place { base, name }) = &self.place else { return };
-        // By its descriptor: the path may lead elsewhere by now.
-        let path = format!("/proc/self/fd/{}", self.mount.as_raw_fd());
-        let gone = unmount(path, UnmountFlags::DETACH).and_then(|()| unlinkat(base, name, AtFlags::REMOVEDIR));
+        let gone = detach(&self.mount).and_then(|()| unlinkat(&base.0, name, AtFlags::REMOVEDIR));
         if let Err(error) = gone {
             tracing::warn!(%error, "a working directory stays attached until the server ends");
         }
     }
+}
+
+impl Drop for Base {
+    fn drop(&mut self) {
+        if let Err(error) = detach(&self.0) {
+            tracing::debug!(%error, "the place of working directories stays covered until the server ends");
+        }
+    }
+}
+
+/// By the descriptor of its root: the path may lead elsewhere by now.
+fn detach(mount: &OwnedFd) -> rustix::io::Result<()> {
+    unmount(format!("/proc/self/fd/{}", mount.as_raw_fd()), UnmountFlags::DETACH)
 }
 
 fn clone_mount(mount: &OwnedFd) -> rustix::io::Result<OwnedFd> {

@@ -14,6 +14,7 @@
 pub mod actor;
 pub mod admission;
 pub mod log;
+mod recovery;
 pub mod registry;
 
 use std::sync::Arc;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use dashmap::DashMap;
 use futures::FutureExt;
 use repltool_protocol::event::{ExecutionState, SessionStatus};
-use repltool_protocol::ids::{ExecutionId, SessionId};
+use repltool_protocol::ids::SessionId;
 use repltool_protocol::rest::SessionConfig;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use tokio::time::Instant;
@@ -16,16 +16,12 @@ use tokio_util::task::TaskTracker;
 use tracing::Instrument;
 
 use super::actor::{Actor, Origin, Parts, Settings};
-use super::admission::Fingerprint;
-use super::log::{Found, Log, LogError, LogLimits, LogReader, Tail, Total};
+use super::log::{Log, LogError, LogLimits, LogReader, Total};
 use super::{COMMAND_QUEUE, Command, Identity, SessionHandle, Snapshot, create_request};
 use crate::config::Config;
 use crate::runtime::{BootError, Kernel};
 use crate::store::{SessionRow, Store, StoreError};
-use crate::supervisor::handle::{Delivered, SupervisorHandle};
-
-/// Pages of history read at a start, to know the executions that were.
-const HISTORY_PAGE: u64 = 1000;
+use crate::supervisor::handle::SupervisorHandle;
 
 /// Why there is no new session.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -72,28 +68,28 @@ pub enum OpenError {
 /// Every session. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Registry {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
 }
 
 #[derive(Debug)]
-struct Shared {
+pub(super) struct Shared {
     sessions: DashMap<SessionId, SessionHandle>,
     total: Arc<Semaphore>,
     subjects: DashMap<String, Arc<Semaphore>>,
     max: usize,
     max_per_subject: usize,
     settings: Settings,
-    log_limits: LogLimits,
+    pub(super) log_limits: LogLimits,
     log_total: Total,
-    logs: PathBuf,
-    store: Store,
-    supervisor: SupervisorHandle,
+    pub(super) logs: PathBuf,
+    pub(super) store: Store,
+    pub(super) supervisor: SupervisorHandle,
     tasks: TaskTracker,
     draining: AtomicBool,
 }
 
 /// What a session holds of the caps, for as long as it is there.
-type Permits = (OwnedSemaphorePermit, OwnedSemaphorePermit);
+pub(super) type Permits = (OwnedSemaphorePermit, OwnedSemaphorePermit);
 
 impl Registry {
     /// A registry over the logs in `root`, without sessions.
@@ -125,80 +121,6 @@ impl Registry {
             draining: AtomicBool::new(false),
         };
         Ok(Self { shared: Arc::new(shared) })
-    }
-
-    /// Takes up the sessions of an earlier run: with the kernels that live, without the others.
-    ///
-    /// # Errors
-    /// [`OpenError::Store`]. A session whose log cannot be read is told in the server's log and left out.
-    pub async fn take_up(&self, mut kernels: Vec<Delivered>, tail: Tail) -> Result<(), OpenError> {
-        for row in self.shared.store.sessions().await? {
-            let kernel = kernels
-                .iter()
-                .rposition(|delivered| delivered.held.session == row.id)
-                .map(|at| kernels.swap_remove(at));
-            let id = row.id.clone();
-            if let Err(error) = self.take_up_one(row, kernel, tail).await {
-                tracing::error!(session = %id, error = &error as &dyn std::error::Error, "a session cannot be taken up");
-            }
-        }
-        for orphan in kernels {
-            tracing::warn!(session = %orphan.held.session, "a sandbox without a session is killed");
-            self.shared.supervisor.release(&orphan.held.session);
-        }
-        Ok(())
-    }
-
-    async fn take_up_one(&self, row: SessionRow, kernel: Option<Delivered>, tail: Tail) -> Result<(), LogError> {
-        let dir = self.shared.logs.join(row.id.as_str());
-        let (log, reader, found) = Log::open(&dir, self.shared.log_limits, tail)?;
-        let known = self.known_executions(&row.id).await;
-        let identity = Arc::new(Identity {
-            id: row.id,
-            owner: row.owner,
-            language: row.config.language,
-            sandbox_mode: row.config.sandbox_mode,
-            limits: row.config.resource_limits,
-            created_at: row.created_at,
-        });
-        let origin = match (row.ended_at, kernel) {
-            (Some(at), kernel) => {
-                // It was being terminated when the gateway before us died.
-                if kernel.is_some() {
-                    self.shared.supervisor.release(&identity.id);
-                }
-                Origin::Ended { at, found }
-            }
-            (None, Some(delivered)) => self.adopted(delivered, found, known),
-            (None, None) => Origin::Recovered { found, known },
-        };
-        // Sessions that were there are kept, also where the caps are smaller now.
-        let permits = self.permits(&identity.owner).ok();
-        self.run(identity, row.config, log, reader, permits, origin);
-        Ok(())
-    }
-
-    fn adopted(&self, delivered: Delivered, found: Found, known: Vec<(ExecutionId, Fingerprint)>) -> Origin {
-        let deadline_ns = delivered.held.deadline_ns;
-        match Kernel::new(self.shared.supervisor.clone(), delivered) {
-            Ok(kernel) => Origin::Adopted { kernel, deadline_ns, found, known },
-            Err(error) => {
-                tracing::error!(%error, "a kernel cannot be taken over");
-                Origin::Recovered { found, known }
-            }
-        }
-    }
-
-    async fn known_executions(&self, id: &SessionId) -> Vec<(ExecutionId, Fingerprint)> {
-        let mut known = Vec::new();
-        while let Ok((total, page)) = self.shared.store.history(id, HISTORY_PAGE, known.len() as u64).await {
-            let last = page.is_empty();
-            known.extend(page.into_iter().map(|entry| (entry.execution_id, Fingerprint::of(&entry.code))));
-            if last || known.len() as u64 >= total {
-                break;
-            }
-        }
-        known
     }
 
     /// Creates a session and waits until its interpreter is ready.
@@ -261,7 +183,7 @@ impl Registry {
     }
 
     /// Starts the actor of a session and makes it known.
-    fn run(
+    pub(super) fn run(
         &self,
         identity: Arc<Identity>,
         config: SessionConfig,
@@ -308,7 +230,7 @@ impl Registry {
         self.shared.subjects.remove_if(&identity.owner, |_, held| held.available_permits() == max);
     }
 
-    fn permits(&self, owner: &str) -> Result<Permits, CreateError> {
+    pub(super) fn permits(&self, owner: &str) -> Result<Permits, CreateError> {
         let total = self.shared.total.clone().try_acquire_owned().map_err(|_| CreateError::Total(self.shared.max))?;
         let max = self.shared.max_per_subject;
         // The entry is locked while the permit is taken, so it cannot be removed in between.

@@ -60,7 +60,7 @@ async fn sessions_come_back_as_they_were(store: &Store) {
     store.create_session(first.clone()).await.unwrap();
     assert_eq!(store.sessions().await.unwrap(), [first.clone(), second.clone()]);
     assert!(store.create_session(first.clone()).await.is_err(), "an id is given out once");
-    store.end(&first.id, later);
+    store.end(&first.id, later).await.unwrap();
     assert_eq!(
         store.sessions().await.unwrap(),
         [SessionRow { ended_at: Some(later), ..first.clone() }, second.clone()]

@@ -207,18 +207,13 @@ impl Store {
         self.0.update(id.clone(), state);
     }
 
-    /// Notes that a session ended.
-    pub fn end(&self, id: &SessionId, at: Timestamp) {
-        self.0.end(id.clone(), at);
-    }
-
-    /// Notes that a session is to be deleted, and returns when that is stored: it ended so long ago that nothing of it is
-    /// kept any more.
+    /// Notes that a session ended at this instant, and returns when that is stored. It is kept for a while after it; one
+    /// that ended at [`Timestamp::UNIX_EPOCH`] is to be deleted at once.
     ///
     /// # Errors
     /// [`StoreError::Full`], [`StoreError::Database`], [`StoreError::Closed`].
-    pub async fn doom(&self, id: &SessionId) -> Result<(), StoreError> {
-        self.0.end(id.clone(), Timestamp::UNIX_EPOCH);
+    pub async fn end(&self, id: &SessionId, at: Timestamp) -> Result<(), StoreError> {
+        self.0.end(id.clone(), at);
         self.0.flush().await
     }
 

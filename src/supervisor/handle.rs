@@ -128,6 +128,11 @@ impl SupervisorHandle {
         self.send(&ToSupervisor::Kill(sandbox));
     }
 
+    /// Lets a sandbox go: what still runs in it is killed, and nothing more is told of it.
+    pub fn let_go(&self, sandbox: SandboxId) {
+        self.send(&ToSupervisor::LetGo(sandbox));
+    }
+
     /// Tells the supervisor by when an execution must have ended, in nanoseconds of CLOCK_MONOTONIC.
     pub fn arm(&self, sandbox: SandboxId, deadline_ns: Option<u64>) {
         self.send(&ToSupervisor::Arm { sandbox, deadline_ns });
@@ -243,7 +248,7 @@ impl Shared {
             _ => false,
         };
         if !wanted {
-            self.send(&ToSupervisor::Kill(sandbox));
+            self.send(&ToSupervisor::LetGo(sandbox));
         }
     }
 

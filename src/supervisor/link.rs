@@ -156,6 +156,9 @@ pub enum ToSupervisor {
     Create(Box<Create>),
     /// Kill every process of a sandbox. [`ToGateway::Exited`] follows.
     Kill(SandboxId),
+    /// Nothing more is wanted of a sandbox: it is killed, if it lives, and forgotten. Until then also one that has ended
+    /// is kept, for a gateway that has not read its last words.
+    LetGo(SandboxId),
     /// Kill the sandbox at this instant and [`DEADLINE_SLACK`] if no gateway does.
     Arm {
         /// The sandbox.

@@ -187,6 +187,7 @@ impl Supervisor {
             ToSupervisor::Serving => tracing::info!(listen = ?self.listen(), "serving"),
             ToSupervisor::Create(create) => self.create(&create),
             ToSupervisor::Kill(sandbox) => self.sandboxes.kill(sandbox),
+            ToSupervisor::LetGo(sandbox) => self.sandboxes.let_go(sandbox),
             ToSupervisor::Arm { sandbox, deadline_ns } => self.sandboxes.arm(sandbox, deadline_ns),
             ToSupervisor::Release(session) => self.sandboxes.release(&session),
         }
@@ -277,6 +278,7 @@ impl Supervisor {
                         for (message, _) in messages {
                             match message {
                                 ToSupervisor::Kill(sandbox) => self.sandboxes.kill(sandbox),
+                                ToSupervisor::LetGo(sandbox) => self.sandboxes.let_go(sandbox),
                                 ToSupervisor::Release(session) => self.sandboxes.release(&session),
                                 _ => {}
                             }

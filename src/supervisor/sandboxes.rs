@@ -49,6 +49,10 @@ struct Live {
     out_of_memory_before: u64,
     /// A gateway has it and watches its clock.
     adopted: bool,
+    /// How it ended, once it has.
+    exited: Option<Exited>,
+    /// No gateway wants it any more.
+    let_go: bool,
 }
 
 /// Every sandbox of this server.
@@ -71,6 +75,9 @@ struct SandboxConfig {
     relaxed_processes: u32,
 }
 
+/// What every program finds; a session's own environment is laid over it.
+const BASE_ENVIRONMENT: &[(&str, &str)] =
+    &[("HOME", "/workspace"), ("LANG", "C.UTF-8"), ("PATH", "/usr/local/bin:/usr/bin:/bin"), ("TZ", "UTC")];
 /// Descriptors that one program may have open.
 const OPEN_FILES: u64 = 1024;
 
@@ -79,7 +86,9 @@ impl Sandboxes {
         let Config { sandbox, data_dir, .. } = &parts.config;
         let workdirs = Workdirs::new(&data_dir.join("homes")).map_err(SupervisorError::Workdirs)?;
         if workdirs.is_attached() {
-            tracing::debug!("this linux is older than 6.15: working directories are mounted in a namespace of the server's own");
+            tracing::debug!(
+                "this linux is older than 6.15: working directories are mounted in a namespace of the server's own"
+            );
         }
         let plan = Plan::compile()?;
         Ok(Self {
@@ -120,15 +129,20 @@ impl Sandboxes {
                 deadline_ns: None,
                 out_of_memory_before: 0,
                 adopted: true,
+                exited: None,
+                let_go: false,
             },
         );
         Ok((Held { sandbox: id, session: create.session.clone(), deadline_ns: None }, fds))
     }
 
     fn spawn(&mut self, id: SandboxId, create: &Create, program: &Program) -> Result<Sandbox, MakeError> {
-        let environment = create
-            .environment
-            .iter()
+        let base = BASE_ENVIRONMENT.iter().map(|(name, value)| (*name, *value));
+        let own = create.environment.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        let environment = base
+            .chain(own)
+            .collect::<BTreeMap<_, _>>()
+            .into_iter()
             .map(|(name, value)| CString::new(format!("{name}={value}")))
             .collect::<Result<Vec<_>, _>>()
             .map_err(|_| MakeError::Environment)?;
@@ -182,7 +196,7 @@ impl Sandboxes {
     pub(super) fn adopted(&mut self, id: SandboxId) -> Option<Exited> {
         let live = self.live.get_mut(&id)?;
         live.adopted = true;
-        live.sandbox.reap().map(|_| self.forget(id))
+        live.exited
     }
 
     /// The gateway is gone: deadlines are the supervisor's until the next one has taken over.
@@ -205,18 +219,26 @@ impl Sandboxes {
         }
     }
 
-    /// Kills what still runs of a session and lets its working directory and users go.
-    pub(super) fn release(&mut self, session: &SessionId) {
-        let mut running = false;
-        for live in self.live.values().filter(|live| live.session == *session) {
-            live.sandbox.kill();
-            running = true;
-        }
-        if running {
-            self.to_release.insert(session.clone());
+    /// The gateway wants nothing more of a sandbox: kills what still runs, and keeps it no longer than that.
+    pub(super) fn let_go(&mut self, id: SandboxId) {
+        let Some(live) = self.live.get_mut(&id) else { return };
+        live.let_go = true;
+        if live.exited.is_some() {
+            self.forget(id);
         } else {
-            self.homes.release(session);
+            live.sandbox.kill();
         }
+    }
+
+    /// Lets the working directory and the users of a session go, and its sandboxes.
+    pub(super) fn release(&mut self, session: &SessionId) {
+        let of_session = self.live.iter().filter(|(_, live)| live.session == *session);
+        let sandboxes: Vec<_> = of_session.map(|(id, _)| *id).collect();
+        if sandboxes.is_empty() {
+            return self.homes.release(session);
+        }
+        self.to_release.insert(session.clone());
+        sandboxes.into_iter().for_each(|id| self.let_go(id));
     }
 
     /// Waits until every process of some sandbox is gone. Cancel-safe; never ends while there is none.
@@ -229,28 +251,34 @@ impl Sandboxes {
         .await
     }
 
-    /// The init of a sandbox has ended, and with it every process in it: forgets it and says what it had used. One that
-    /// no gateway has is kept for the next one: its last words lie in its pipes.
+    /// The init of a sandbox has ended, and with it every process in it. Says what is to be told of it now. It is kept
+    /// until a gateway lets it go: its last words lie in its pipes.
     pub(super) fn ended(&mut self, id: SandboxId) -> Option<Exited> {
         let live = self.live.get_mut(&id)?;
         live.sandbox.reap();
-        live.adopted.then(|| self.forget(id))
-    }
-
-    fn forget(&mut self, id: SandboxId) -> Exited {
-        let Some(mut live) = self.live.remove(&id) else { return Exited { sandbox: id, ..Exited::default() } };
-        live.sandbox.reap();
         let usage = live.sandbox.usage();
-        self.leaving.push(live.sandbox);
-        self.sweep_leaving();
-        if !self.live.values().any(|other| other.session == live.session) && self.to_release.remove(&live.session) {
-            self.homes.release(&live.session);
-        }
-        Exited {
+        let exited = Exited {
             sandbox: id,
             out_of_memory: usage.oom_kills.is_some_and(|kills| kills > live.out_of_memory_before),
             cpu_ns: u64::try_from(usage.cpu.as_nanos()).unwrap_or(u64::MAX),
             peak_memory_bytes: usage.memory_peak.unwrap_or(0),
+        };
+        live.exited = Some(exited);
+        let (adopted, let_go) = (live.adopted, live.let_go);
+        if let_go {
+            self.forget(id);
+        }
+        adopted.then_some(exited)
+    }
+
+    /// Gives back what Linux keeps of a sandbox that has ended, and with the last one of a released session its home.
+    fn forget(&mut self, id: SandboxId) {
+        let Some(mut live) = self.live.remove(&id) else { return };
+        live.sandbox.reap();
+        self.leaving.push(live.sandbox);
+        self.sweep_leaving();
+        if !self.live.values().any(|other| other.session == live.session) && self.to_release.remove(&live.session) {
+            self.homes.release(&live.session);
         }
     }
 

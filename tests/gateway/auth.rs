@@ -6,7 +6,7 @@ use repltool::client::{Events, Received};
 use repltool_protocol::rest::ProblemCode;
 use serde_json::{Value, json};
 
-use super::harness::{As, Server, in_time, named, python, run, send, until_printed};
+use super::harness::{As, Server, in_time, named, python, run, send, until_printed, until_result};
 use super::wire::{Raw, Reply, ask, bearer, local_token, open, open_as};
 
 const SESSIONS: &str = "/api/v1/sessions";
@@ -271,4 +271,26 @@ async fn token_that_expires_closes_what_it_opened() {
     let (result, interrupted) = join(owner.execute(&id, &request), owner.interrupt(&id, None)).await;
     interrupted.expect("accepted");
     assert_eq!(result.expect("a result").exception.expect("an exception").name, "KeyboardInterrupt");
+}
+
+#[tokio::test]
+async fn the_log_holds_neither_code_nor_output_nor_tokens() {
+    let server = Server::start_with(As::Me, "[log]\nlevel = \"trace\"\n").await;
+    let token = server.token("ada", "tool:execute", "1h");
+    let client = repltool::client::Client::new(&server.url, Some(&token)).expect("a client");
+    let id = python(&client, json!({"environment": {"NAME": "canary-environment"}})).await;
+    let mut socket = client.attach(&id, None).await.expect("a socket");
+    let code = "print('canary-'[:6] + '-output')\nraise ValueError('canary-code')";
+    let execution = send(&mut socket, "e1", code).await;
+    until_result(&mut socket, &execution).await;
+    run(&client, &id, code).await;
+    let path = format!("{SESSIONS}/{id}/ws");
+    let page = [("sec-websocket-protocol", &*format!("repltool.v1, bearer.{token}"))];
+    drop(open(&server, &path, &page).await.expect("a socket"));
+    client.delete(&id).await.expect("deleted");
+    let log = server.log();
+    assert!(log.contains(id.as_str()), "{log}");
+    let secrets = ["canary", token.as_str(), token.rsplit('.').next().expect("a signature")];
+    let told: Vec<_> = log.lines().filter(|line| secrets.iter().any(|secret| line.contains(secret))).collect();
+    assert!(told.is_empty(), "{told:?}");
 }

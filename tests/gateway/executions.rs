@@ -264,7 +264,7 @@ async fn cancelled_execution_never_runs() {
     assert!(!cancelled.state_lost);
     interrupt(&mut socket, Some(&first)).await;
     let events = until_result(&mut socket, &third).await;
-    assert_eq!(printed(&events, StreamName::Stdout), "third\n");
+    assert_eq!(printed(&events, StreamName::Stdout), "third\n", "{events:?}");
     assert_eq!(outcome(&events).execution_count, 2);
     // One that has ended is left, and so is one that never was.
     for name in ["e2", "unknown"] {

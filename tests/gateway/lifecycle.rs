@@ -81,7 +81,13 @@ async fn sessions_are_listed_in_pages_oldest_first() {
     assert_eq!(client.list(10, 0).await.expect("a list").total, 0);
     let mut ids = Vec::new();
     for _ in 0..3 {
-        ids.push(python(&client, json!({})).await);
+        let id = python(&client, json!({})).await;
+        // 22 letters and digits hold 128 random bits; no two begin alike.
+        assert!(
+            id.as_str().len() >= 22 && !ids.iter().any(|it: &SessionId| it.as_str()[..6] == id.as_str()[..6]),
+            "{id}"
+        );
+        ids.push(id);
     }
     let listed = async |limit, offset| {
         let page = client.list(limit, offset).await.expect("a list");
@@ -329,12 +335,13 @@ async fn ended_session_is_forgotten_after_a_while() {
     let server = Server::start_with(As::Me, settings).await;
     let client = server.client();
     let id = python(&client, json!({})).await;
-    eventually("it is not there any more", || async {
+    let code = eventually("it is not there any more", || async {
         match client.get(&id).await {
             Ok(_) => None,
-            Err(error) => Some(assert_eq!(error.problem().expect("a problem").code, ProblemCode::NotFound)),
+            Err(error) => Some(error.problem().expect("a problem").code),
         }
     })
     .await;
+    assert_eq!(code, ProblemCode::NotFound);
     assert_eq!(traces(&server, &id), Vec::<String>::new());
 }

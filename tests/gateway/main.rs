@@ -52,6 +52,9 @@ mod crash;
 /// The gateway is killed at random moments, with many sessions, and when no other comes up.
 mod crash_often;
 
+/// What the server finds at its start, and which names it answers to.
+mod start;
+
 /// The server ends, in good order and by force, and starts again on the same data; or says why it does not start.
 mod shutdown;
 

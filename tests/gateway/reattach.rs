@@ -8,7 +8,8 @@ use repltool_protocol::rest::ProblemCode;
 use serde_json::json;
 
 use super::harness::{
-    As, Server, assert_log, event, frame, in_time, numbered, outcome, printed, python, run, send, told, until_result,
+    As, Server, assert_log, event, frame, in_time, named, numbered, outcome, printed, python, run, send, told,
+    until_result,
 };
 use super::wire::{bearer, local_token, open_with_buffer};
 
@@ -25,13 +26,6 @@ async fn kept(client: &Client, id: &SessionId) -> Vec<LoggedEvent> {
     events
 }
 
-/// A socket that has said from where on it brings events.
-async fn attached(client: &Client, id: &SessionId, after: Option<Seq>) -> Socket {
-    let mut socket = client.attach(id, after).await.expect("a socket");
-    assert!(matches!(frame(&mut socket).await, ServerFrame::Notice(Notice::Ready { .. })));
-    socket
-}
-
 #[tokio::test]
 async fn every_event_arrives_once_however_often_the_socket_breaks() {
     let server = Server::start().await;
@@ -44,7 +38,7 @@ async fn every_event_arrives_once_however_often_the_socket_breaks() {
     let mut sockets = 1;
     while seen.last().is_none_or(|it| !matches!(it.event, Event::Result(_))) {
         seen.push(event(&mut socket).await);
-        if seen.len() % 17 == 0 {
+        if seen.len().is_multiple_of(17) {
             // The connection ends in the middle of the stream, without a word.
             drop(socket);
             socket = client.attach(&id, Some(seen[seen.len() - 1].seq)).await.expect("a socket");
@@ -69,8 +63,8 @@ async fn after_zero_is_everything_and_without_after_is_what_comes() {
     let mut all = client.attach(&id, Some(Seq(0))).await.expect("a socket");
     let ServerFrame::Notice(Notice::Ready { session, last_seq }) = frame(&mut all).await else { panic!("not ready") };
     assert_eq!((session, last_seq), (client.get(&id).await.expect("the session"), past[past.len() - 1].seq));
-    let mut fresh = attached(&client, &id, None).await;
-    let mut ahead = attached(&client, &id, Some(Seq(1 << 50))).await;
+    let mut fresh = client.attach(&id, None).await.expect("a socket");
+    let mut ahead = client.attach(&id, Some(Seq(1 << 50))).await.expect("a socket");
     let second = send(&mut fresh, "e2", "print('two')").await;
     let new = until_result(&mut fresh, &second).await;
     assert_eq!(until_result(&mut all, &second).await, [past, new.clone()].concat());
@@ -78,25 +72,46 @@ async fn after_zero_is_everything_and_without_after_is_what_comes() {
 }
 
 #[tokio::test]
+async fn nothing_is_missed_that_happens_after_the_handshake() {
+    let server = Server::start().await;
+    let client = server.client();
+    let id = python(&client, json!({})).await;
+    for n in 0..50 {
+        let mut socket = client.attach(&id, None).await.expect("a socket");
+        let result = client.execute(&id, &named(&format!("e{n}"), "print('at once')")).await.expect("a result");
+        let events = until_result(&mut socket, &result.execution_id).await;
+        assert_eq!((events.len(), printed(&events, StreamName::Stdout).as_str()), (4, "at once\n"), "{events:?}");
+    }
+}
+
+#[tokio::test]
 async fn two_sockets_see_the_same() {
     let server = Server::start().await;
     let client = server.client();
     let id = python(&client, json!({})).await;
-    let mut one = attached(&client, &id, None).await;
-    let mut two = attached(&client, &id, None).await;
+    let mut one = client.attach(&id, None).await.expect("a socket");
+    let mut two = client.attach(&id, None).await.expect("a socket");
     for n in 0..10 {
         let from = if n % 2 == 0 { &mut one } else { &mut two };
         let text = "import sys\nfor n in range(20): print(n); print(-n, file=sys.stderr)";
         send(from, &format!("e{n}"), text).await;
     }
-    let last = "e9".parse().expect("an id");
-    let (one, two) = futures::future::join(until_result(&mut one, &last), until_result(&mut two, &last)).await;
+    // Which one comes last depends on whose message came first.
+    let (one, two) = futures::future::join(ten_results(&mut one), ten_results(&mut two)).await;
     assert_log(&one);
     assert_log(&two);
     let kept = told(&kept(&client, &id).await);
     for (place, event) in kept.iter().enumerate() {
         assert_eq!((told(&one).get(place), told(&two).get(place)), (Some(event), Some(event)), "at {place}");
     }
+}
+
+async fn ten_results(socket: &mut Socket) -> Vec<LoggedEvent> {
+    let mut events = Vec::new();
+    while events.iter().filter(|it: &&LoggedEvent| matches!(it.event, Event::Result(_))).count() < 10 {
+        events.push(event(socket).await);
+    }
+    events
 }
 
 #[tokio::test]

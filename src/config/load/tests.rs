@@ -72,6 +72,7 @@ fn the_environment_carries_every_kind_of_value() {
     let config = from_environment(&[
         ("REPLTOOL_RATE_LIMIT__ENABLED", "false"),
         ("REPLTOOL_EDGE__LISTEN", "[::1]:0"),
+        ("REPLTOOL_EDGE__ALLOWED_HOSTS", "a.example, B.example:81,[::1]:3000"),
         ("REPLTOOL_EDGE__ALLOWED_ORIGINS", "https://a.example, http://b.example:81,http://[::1]:3000"),
         ("REPLTOOL_EDGE__TRUSTED_PROXIES", ""),
         ("REPLTOOL_AUTH__ISSUER", "007"),
@@ -81,6 +82,7 @@ fn the_environment_carries_every_kind_of_value() {
     .unwrap();
     assert!(!config.rate_limit.enabled);
     assert_eq!(config.edge.listen.to_string(), "[::1]:0");
+    assert_eq!(config.edge.allowed_hosts, ["a.example", "B.example:81", "[::1]:3000"]);
     assert_eq!(config.edge.allowed_origins, ["https://a.example", "http://b.example:81", "http://[::1]:3000"]);
     assert!(config.edge.trusted_proxies.is_empty());
     assert_eq!(config.auth.issuer.as_deref(), Some("007"));
@@ -105,6 +107,8 @@ fn unknown_keys_are_refused_by_full_name_with_a_suggestion() {
     assert!(told.starts_with("auth.jwks_url (/") && told.ends_with("is no setting of this version"), "{told}");
     let told = message(from_file("[server]\nlisten = \"127.0.0.1:1\"\n"));
     assert!(told.contains("server.listen") && told.ends_with("did you mean edge.listen?"), "{told}");
+    let told = message(from_file("[sandbox]\nallow_reduced_isolation = true\n"));
+    assert!(told.starts_with("sandbox.allow_reduced_isolation (/") && told.contains("is no setting of this version"));
     for text in ["[nothing]\n", "sesions = 3\n", "[sandbox.max_processes.strict]\nx = 1\n", "\"sessions.max.x\" = 1\n"]
     {
         assert!(matches!(from_file(text), Err(ConfigError::Unknown { .. })), "{text}");
@@ -124,6 +128,11 @@ fn wrong_values_are_refused_with_key_and_value() {
         ("[auth]\nissuer = \"\"", "auth.issuer = \"\""),
         ("[auth]\nissuer = \"a\\nb\"", "auth.issuer = \"a\\nb\""),
         ("[edge]\nlisten = \"localhost:8000\"", "edge.listen = \"localhost:8000\""),
+        ("[edge]\nallowed_hosts = [\"https://a.example\"]", "edge.allowed_hosts"),
+        ("[edge]\nallowed_hosts = [\"*\"]", "edge.allowed_hosts"),
+        ("[edge]\nallowed_hosts = [\"\"]", "edge.allowed_hosts"),
+        ("[edge]\nallowed_hosts = [\"a.example:http\"]", "edge.allowed_hosts"),
+        ("[edge]\nallowed_hosts = \"a.example\"", "edge.allowed_hosts"),
         ("[edge]\nallowed_origins = [\"https://a.example/path\"]", "edge.allowed_origins"),
         ("[edge]\nallowed_origins = [\"*\"]", "edge.allowed_origins"),
         ("[edge]\nallowed_origins = [\"https://\"]", "edge.allowed_origins"),
@@ -202,4 +211,16 @@ fn a_configuration_survives_the_way_to_the_gateway() {
 #[test]
 fn one_session_cannot_take_more_than_all() {
     assert!(matches!(from_environment(&[("REPLTOOL_STORE__TOTAL_MB", "32")]), Err(ConfigError::Store(64, 32))));
+}
+
+#[test]
+fn what_has_no_effect_is_named_if_it_was_changed() {
+    assert_eq!(from_environment(&[]).unwrap().without_effect(), [""; 0]);
+    let config = from_environment(&[
+        ("REPLTOOL_EDGE__METRICS_ADDR", "127.0.0.1:1"),
+        ("REPLTOOL_EDGE__DRAIN_S", "1"),
+        ("REPLTOOL_RATE_LIMIT__BURST", "7"),
+        ("REPLTOOL_STORE__TOTAL_MB", "4096"),
+    ]);
+    assert_eq!(config.unwrap().without_effect(), ["edge.metrics_addr", "rate_limit.burst"]);
 }

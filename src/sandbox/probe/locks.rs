@@ -20,10 +20,14 @@ use rustix::{
 };
 
 use super::{
+    super::sys::landlock_version,
     Layer,
     names::{LANDLOCK, LANDLOCK_SCOPES, SECCOMP},
     trial::{run, step},
 };
+
+/// The version of Landlock with scopes, of Linux 6.12.
+const SCOPES_SINCE: i32 = 6;
 
 pub(super) fn landlock() -> Vec<Layer> {
     let mut found = run(|child| child.tell(LANDLOCK, denied_open()));
@@ -47,6 +51,10 @@ fn denied_open() -> Result<String, String> {
 }
 
 fn denied_signal_and_socket() -> Result<String, String> {
+    let abi = landlock_version();
+    if abi < SCOPES_SINCE {
+        return Err(format!("ABI {abi} has none, they came with {SCOPES_SINCE}"));
+    }
     let name = format!("repltool-trial-{}", getpid());
     let address = step("naming a socket", SocketAddr::from_abstract_name(name))?;
     let _listener = step("listening", UnixListener::bind_addr(&address))?;

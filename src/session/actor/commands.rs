@@ -103,10 +103,7 @@ impl Actor {
 
     /// Ends the session, deletes all that belongs to it, and answers when its processes are gone.
     pub(super) async fn terminate(mut self, reply: oneshot::Sender<()>) {
-        // Stored before it is told: should the gateway die in the middle, the next one goes on with it.
-        if let Err(error) = self.store.doom(&self.identity.id).await {
-            tracing::error!(error = &error as &dyn std::error::Error, "the end of the session cannot be stored");
-        }
+        self.store_end(jiff::Timestamp::UNIX_EPOCH).await;
         self.close("the session was terminated", End::Terminated, StatusReason::Terminated).await;
         self.delete().await;
         let _ = reply.send(());
@@ -115,10 +112,17 @@ impl Actor {
     /// The idle timeout: the interpreter goes, what was said stays readable for a while.
     pub(super) async fn expire(mut self) {
         tracing::info!("idle timeout");
+        self.store_end(jiff::Timestamp::now()).await;
         self.close("the session ended", End::IdleTimeout, StatusReason::IdleTimeout).await;
-        self.store.end(&self.identity.id, jiff::Timestamp::now());
         let until = Instant::now() + self.settings.keep_ended;
         self.linger(until).await;
+    }
+
+    /// An end is stored before it is told: should the gateway die in the middle, the next one goes on with it.
+    async fn store_end(&mut self, at: jiff::Timestamp) {
+        if let Err(error) = self.store.end(&self.identity.id, at).await {
+            tracing::error!(error = &error as &dyn std::error::Error, "the end of the session cannot be stored");
+        }
     }
 
     /// Takes up a session that ended in an earlier run.

@@ -239,13 +239,14 @@ impl Actor {
         self.record(Finished { outcome, code: job.code });
     }
 
-    /// Appends a result and hands it to the history. Without room it is kept until there is.
+    /// Hands a result to the history and appends it. Without room it is kept until there is.
     fn record(&mut self, finished: Finished) {
+        // First, so that whoever has seen the result finds it in the history. Once more changes nothing.
+        self.store.finish(&self.identity.id, &finished.outcome, &finished.code);
         if let Err(error) = self.log.append(&Event::Result(Box::new(finished.outcome.clone()))) {
             self.unsaved.push(finished);
-            return self.stall(&error);
+            self.stall(&error);
         }
-        self.store.finish(&self.identity.id, &finished.outcome, &finished.code);
     }
 
     /// Tries again what the log had no room for. Says whether all of it is stored.

@@ -43,6 +43,11 @@ impl Job {
     }
 }
 
+/// The code of a command as it is stored in the log.
+pub(crate) fn stored_code(body: &[u8]) -> Option<String> {
+    Job::decode(body).map(|job| job.code)
+}
+
 impl Actor {
     pub(super) fn on_kernel(&mut self, event: KernelEvent) {
         match event {
@@ -66,7 +71,9 @@ impl Actor {
     /// Every process is gone: the last of the output is taken, what ran is told, and a fresh interpreter boots.
     fn kernel_gone(&mut self, out_of_memory: bool) {
         self.take_the_rest();
-        let (status, used) = self.kernel.take().map_or((None, (0, 0)), |kernel| (kernel.exit_status(), kernel.usage()));
+        // Dropped only when its end is in the log: until then the supervisor keeps what the next gateway would need.
+        let kernel = self.kernel.take();
+        let (status, used) = kernel.as_ref().map_or((None, (0, 0)), |it| (it.exit_status(), it.usage()));
         (self.asked, self.kill_at) = (None, None);
         self.synchronising = false;
         tracing::info!(?status, out_of_memory, "interpreter lost");
@@ -76,6 +83,7 @@ impl Actor {
             let why = super::running::state_lost("the interpreter was lost before it ran");
             self.end_unrun(ticket.id, ticket.job, why);
         }
+        drop(kernel);
         self.begin_boot();
         self.publish();
     }

@@ -34,6 +34,7 @@ use crate::runtime::{BootError, Kernel, KernelEvent};
 use crate::store::Store;
 use crate::supervisor::handle::SupervisorHandle;
 use kernel::Job;
+pub(crate) use kernel::stored_code;
 use running::{Finished, Running};
 
 /// Code that may wait in one session, in bytes.

@@ -70,7 +70,7 @@ fn decode<'a, T: Deserialize<'a>>(json: &'a [u8]) -> Result<T, LogError> {
 }
 
 /// Keeps the text of `result` as it is: by way of a number in memory, digits could change.
-fn decode_outcome(json: &[u8]) -> Result<Outcome, LogError> {
+pub(super) fn decode_outcome(json: &[u8]) -> Result<Outcome, LogError> {
     #[derive(Deserialize)]
     struct Only {
         result: Box<RawValue>,

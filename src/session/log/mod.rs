@@ -117,13 +117,25 @@ pub struct Pending {
     pub begun: Option<Begun>,
 }
 
+/// A command with its result, both still in the log; read by [`Log::load`].
+#[derive(Debug, Clone)]
+pub struct Ended {
+    /// The execution.
+    pub id: ExecutionId,
+    command: retain::Waiting,
+    result: shared::Place,
+    result_len: usize,
+}
+
 /// What an opened log held.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Found {
     /// The last number given out.
     pub last_seq: Seq,
     /// Commands without a result, in the order in which they were accepted.
     pub pending: Vec<Pending>,
+    /// Commands with a result, in the order of their results.
+    pub ended: Vec<Ended>,
     /// Executions started so far.
     pub execution_count: u64,
     /// Bytes taken from stdout that no event covers.

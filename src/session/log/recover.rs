@@ -16,7 +16,7 @@ use super::retain::{Waiting, split_command};
 use super::shared::{Head, Map, Place, Segment, Shared};
 use super::spool::Spool;
 use super::writer::{Index, Log, at};
-use super::{Begun, DOUBT, Found, Kind, LogError, LogLimits, Tail};
+use super::{Begun, DOUBT, Ended, Found, Kind, LogError, LogLimits, Tail};
 
 const MAGIC: [u8; 4] = *b"RLOG";
 const FORMAT: u32 = 1;
@@ -75,6 +75,7 @@ struct Scan {
     execution_count: u64,
     /// By the number of the `queued` event.
     waiting: BTreeMap<Seq, Waiting>,
+    ended: Vec<Ended>,
     /// A command whose `queued` event has not been met yet.
     unconfirmed: Option<Waiting>,
     /// The end was not merely torn: a whole record was wrong, or output that was announced is missing.
@@ -112,6 +113,7 @@ fn create_again(dir: &Path, limits: LogLimits) -> Result<(Log, LogReader, Found)
     let found = Found {
         last_seq: Seq(0),
         pending: Vec::new(),
+        ended: Vec::new(),
         execution_count: 0,
         unannounced_stdout: 0,
         unannounced_stderr: 0,
@@ -151,16 +153,17 @@ fn resume(files: Files, mut scan: Scan, limits: LogLimits) -> Result<(Log, LogRe
         log.roll(base)?;
         log.head.send_modify(|head| head.last = base);
     }
-    let found = found(&log)?;
+    let found = found(&log, scan.ended)?;
     let reader = log.reader();
     Ok((log, reader, found))
 }
 
-fn found(log: &Log) -> Result<Found, LogError> {
+fn found(log: &Log, ended: Vec<Ended>) -> Result<Found, LogError> {
     let pending = log.waiting.iter().map(|waiting| waiting.load(&log.shared)).collect::<Result<_, _>>()?;
     Ok(Found {
         last_seq: log.last_seq(),
         pending,
+        ended,
         execution_count: log.execution_count,
         unannounced_stdout: log.unannounced(StreamName::Stdout),
         unannounced_stderr: log.unannounced(StreamName::Stderr),
@@ -229,7 +232,7 @@ impl Scan {
                 self.waiting.insert(record.seq, waiting);
             }
             Kind::Started => self.started(record.payload)?,
-            Kind::Result => self.waiting.retain(|_, waiting| Some(waiting.id.as_str()) != record.id),
+            Kind::Result => self.result(&record, place),
             Kind::Display | Kind::InputRequest | Kind::Status => {}
         }
         self.last = record.seq;
@@ -248,6 +251,14 @@ impl Scan {
             self.grow(None, place.offset, place.plus(record.len));
         }
         Some(())
+    }
+
+    fn result(&mut self, record: &Record<'_>, place: Place) {
+        let its = |waiting: &Waiting| Some(waiting.id.as_str()) == record.id;
+        let queued = self.waiting.iter().find(|(_, waiting)| its(waiting)).map(|(queued, _)| *queued);
+        if let Some(command) = queued.and_then(|queued| self.waiting.remove(&queued)) {
+            self.ended.push(Ended { id: command.id.clone(), command, result: place, result_len: record.len });
+        }
     }
 
     fn started(&mut self, json: &[u8]) -> Option<()> {

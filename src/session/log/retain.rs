@@ -1,14 +1,16 @@
 //! What a full log does: commands without a result are carried over, then the oldest segment goes.
 
+use repltool_protocol::event::Outcome;
 use repltool_protocol::ids::{ExecutionId, Seq};
 
 use super::chunk::read_exact;
+use super::collect::decode_outcome;
 use super::files::Name;
 use super::record::{self, Parsed, Tag};
 use super::shared::{Place, Shared, lock};
 use super::total::{Share, Total};
 use super::writer::{Log, Unit};
-use super::{Begun, Command, LogError, Pending};
+use super::{Begun, Command, Ended, LogError, Pending};
 
 /// A command that has no result yet, and where its record lies.
 #[derive(Debug, Clone)]
@@ -72,6 +74,22 @@ impl Log {
     pub(super) fn settle(&mut self, id: &ExecutionId) {
         self.waiting.retain(|waiting| waiting.id != *id);
         lock(&self.shared.map).pending.retain(|pending| pending != id);
+    }
+
+    /// Reads a command and its outcome back.
+    ///
+    /// # Errors
+    /// [`LogError::File`], [`LogError::Damaged`] if they are no longer there.
+    pub fn load(&self, ended: &Ended) -> Result<(Command, Outcome), LogError> {
+        let command = ended.command.load(&self.shared)?.command;
+        let file =
+            self.shared.files.read(Name::index(ended.result.segment)).map_err(LogError::file("open a segment"))?;
+        let bytes =
+            read_exact(&file, ended.result.offset, ended.result_len).map_err(LogError::file("read a result"))?;
+        let Parsed::Whole(record) = record::parse(&bytes) else {
+            return Err(LogError::Damaged("a result cannot be read back"));
+        };
+        Ok((command, decode_outcome(record.payload)?))
     }
 
     /// Counts this log among all logs of the server from now on.
