@@ -7,7 +7,7 @@
 use std::convert::Infallible;
 use std::fs::File;
 use std::io::{self, Write as _};
-use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use landlock::ABI;
@@ -204,13 +204,14 @@ fn keep_descriptors(socket: &OwnedFd, proc: Option<OwnedFd>) -> io::Result<(Owne
     let first = if proc.is_some() { PROC + 1 } else { PROC };
     std::mem::forget((null, socket, proc));
     // SAFETY: as above; the owners made here are forgotten.
-    unsafe { sys::close_from(first, sys::When::Now) }?;
+    unsafe { sys::close_range(first, RawFd::MAX) }?;
     // SAFETY: both numbers were placed above and have no other owner.
     let own = |number| unsafe { OwnedFd::from_raw_fd(number) };
     Ok((own(SOCKET), (first > PROC).then(|| own(PROC))))
 }
 
-/// Puts the program's descriptors where it expects them; all others, `sync` too, are closed by exec.
+/// Puts the program's descriptors where it expects them and closes all others but `sync`, which exec closes. Whatever the
+/// supervisor had open would else use up the program's own limit before it starts.
 pub(super) fn arrange_stdio(wires: &Theirs) -> io::Result<()> {
     let null = high(open_null()?.as_fd())?;
     let sources = [null.as_fd(), wires.stdout.as_fd(), wires.stderr.as_fd(), wires.control.as_fd()];
@@ -222,8 +223,12 @@ pub(super) fn arrange_stdio(wires: &Theirs) -> io::Result<()> {
         // uses nor drops them but for `sync`, which was given a high number.
         unsafe { sys::place(source.as_fd(), number) }?;
     }
-    // SAFETY: nothing is closed before exec, after which no owner exists.
-    unsafe { sys::close_from(4, sys::When::AtExec) }
+    drop(null);
+    let sync = wires.sync.as_raw_fd();
+    // SAFETY: as above; what this function owned is dropped.
+    unsafe { sys::close_range(4, sync - 1) }?;
+    // SAFETY: as above.
+    unsafe { sys::close_range(sync + 1, RawFd::MAX) }
 }
 
 fn open_null() -> io::Result<OwnedFd> {

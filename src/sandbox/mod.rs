@@ -21,7 +21,8 @@
 //!
 //! Everything that can be decided before the fork is decided before it (`plan`, `policy`). The caller must be
 //! single-threaded, so that the code between clone and exec can be ordinary code; init never returns to the caller.
-//! Steps only tighten. A feature that Linux lacks is an error, but for `/proc`, which is reported.
+//! Steps only tighten. What Linux lacks is an error, but for `/proc`, which is reported, and for the newer parts of
+//! Landlock, beside which the namespaces do the same.
 
 pub mod cgroup;
 pub mod confine;

@@ -74,24 +74,13 @@ pub(super) unsafe fn place(source: BorrowedFd<'_>, number: RawFd) -> io::Result<
     check(unsafe { libc::dup2(source.as_raw_fd(), number) }.into())
 }
 
-/// Closes every descriptor from `first` on: at once, or at the next exec.
+/// Closes every descriptor from `first` to `last`.
 ///
 /// # Safety
-/// With `When::Now`, no owner of any of them exists that will be used or dropped.
-pub(super) unsafe fn close_from(first: RawFd, when: When) -> io::Result<()> {
-    let flags = match when {
-        When::Now => 0,
-        When::AtExec => libc::CLOSE_RANGE_CLOEXEC,
-    };
+/// No owner of any of them exists that will be used or dropped.
+pub(super) unsafe fn close_range(first: RawFd, last: RawFd) -> io::Result<()> {
     // SAFETY: touches only the table of descriptors; ownership is the caller's promise.
-    check(unsafe { libc::syscall(libc::SYS_close_range, first, libc::c_uint::MAX, flags) })
-}
-
-/// When [`close_from`] closes.
-#[derive(Clone, Copy)]
-pub(super) enum When {
-    Now,
-    AtExec,
+    check(unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) })
 }
 
 /// Gives every signal its default effect. Rust ignores SIGPIPE, and what is ignored would stay so in the program.

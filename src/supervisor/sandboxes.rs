@@ -119,7 +119,7 @@ impl Sandboxes {
         self.next += 1;
         let sandbox = self.spawn(id, create, program)?;
         let fds = copies(&sandbox)?;
-        let pidfd = sandbox.pidfd.try_clone().map_err(|e| MakeError::Descriptor(e))?;
+        let pidfd = sandbox.pidfd.try_clone().map_err(MakeError::Descriptor)?;
         self.ends.push(Box::pin(ended(id, pidfd)));
         self.live.insert(
             id,

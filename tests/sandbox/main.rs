@@ -46,6 +46,7 @@ const TESTS: &[Test] = &[
     ("the_end_is_told", ends::the_end_is_told, DETACHED),
     ("init_ends_though_nobody_reads", ends::init_ends_though_nobody_reads, DETACHED),
     ("dies_with_the_supervisor", ends::dies_with_the_supervisor, EVERYWHERE),
+    ("a_server_with_many_descriptors_passes_none_on", remains::a_server_with_many_descriptors_passes_none_on, DETACHED),
     ("nothing_is_left_after_many_rounds", remains::nothing_is_left_after_many_rounds, EVERYWHERE),
 ];
 

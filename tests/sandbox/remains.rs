@@ -1,10 +1,13 @@
-//! Nothing is left of a sandbox: no descriptor, process, mount or cgroup.
+//! Nothing is left of a sandbox: no descriptor, process, mount or cgroup. And nothing of the server gets into one.
 
 use std::path::Path;
 
+use repltool::sandbox::Exit;
+use repltool_protocol::rest::SandboxMode;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::time::Instant;
 
-use crate::world::{Run, World, end, release};
+use crate::world::{LIMITS, Run, World, end, release};
 
 const ROUNDS: usize = 60;
 
@@ -62,4 +65,25 @@ pub fn nothing_is_left_after_many_rounds(world: &World) {
         times.sort();
         println!("{what}: median {:?}, p95 {:?}", times[ROUNDS / 2], times[ROUNDS * 95 / 100]);
     }
+}
+
+pub fn a_server_with_many_descriptors_passes_none_on(world: &World) {
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum }).unwrap();
+    // More than the program itself may have.
+    let open = || std::fs::File::open("/dev/null").expect("this test needs a hard limit of some 2000 open files");
+    let many: Vec<_> = (0..usize::try_from(LIMITS.open_files).unwrap() + 1000).map(|_| open()).collect();
+    let code = "
+import os
+print([n for n in range(4096) if n != 4 and os.path.exists(f'/proc/self/fd/{n}')], len(os.listdir('/proc/self/fd')))
+files = []
+try:
+    while True: files.append(open('/dev/null'))
+except OSError as error: print(error.errno, len(files))
+";
+    let (text, exit) = world.python(SandboxMode::Standard, code);
+    // The fifth is the directory that is listed.
+    let expected = format!("[0, 1, 2, 3] 5\n24 {}\n", LIMITS.open_files - 4);
+    assert_eq!((text, exit), (expected, Exit::Code(0)));
+    drop(many);
 }
