@@ -19,8 +19,8 @@ use crate::supervisor::link::{Secret, StoreRoot};
 use crate::supervisor::{self, Parts, Program};
 use crate::{edge, keys, sandbox};
 
-/// Descriptors that the supervisor and the gateway each hold for a session.
-const FDS_PER_SESSION: u64 = 10;
+/// Descriptors that a session takes in the supervisor, which holds 11 for it, and at most in the gateway.
+const FDS_PER_SESSION: u64 = 12;
 /// Descriptors for everything else.
 const FDS_BESIDE: u64 = 256;
 /// How long the token of the ready link is good.

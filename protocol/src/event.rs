@@ -268,6 +268,6 @@ pub struct Usage {
     pub cpu_time_ms: u64,
     /// Highest memory use during the execution, in bytes.
     pub peak_memory_bytes: u64,
-    /// Bytes written to both streams, as far as they were seen: what was kept and what was thrown away past the limit.
+    /// Bytes of both streams that were kept.
     pub output_bytes: u64,
 }

@@ -180,7 +180,7 @@ impl Decoder {
     ///
     /// # Errors
     /// See [`ControlError`]; after one the stream means nothing any more.
-    pub fn next(&mut self) -> Result<Option<FromDriver>, ControlError> {
+    pub fn take(&mut self) -> Result<Option<FromDriver>, ControlError> {
         if self.awaited.is_some() && !self.find_answer() {
             return Ok(None);
         }
@@ -262,7 +262,7 @@ mod tests {
     fn all(decoder: &mut Decoder, bytes: &[u8]) -> Result<Vec<FromDriver>, ControlError> {
         decoder.fill(bytes);
         let mut out = Vec::new();
-        while let Some(message) = decoder.next()? {
+        while let Some(message) = decoder.take()? {
             out.push(message);
         }
         Ok(out)

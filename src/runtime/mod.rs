@@ -167,7 +167,7 @@ impl Kernel {
     /// for ever.
     pub async fn next(&mut self, output: bool) -> KernelEvent {
         loop {
-            match self.decoder.next() {
+            match self.decoder.take() {
                 Ok(Some(message)) => return KernelEvent::Driver(message),
                 Ok(None) => {}
                 Err(error) => {

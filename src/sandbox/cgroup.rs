@@ -82,6 +82,7 @@ trait Layout {
     fn create(&self, name: &str, limits: &Limits) -> Result<Group, CgroupError>;
     fn sweep(&self);
     fn shutdown(&self);
+    fn is_gone(&self) -> bool;
 }
 
 /// What this host offers to this process; found once at start.
@@ -143,6 +144,11 @@ impl Host {
         if let Some(layout) = self.layout() {
             layout.shutdown();
         }
+    }
+
+    /// Whether nothing is left of the server's own folder.
+    pub fn is_gone(&self) -> bool {
+        self.layout().is_none_or(Layout::is_gone)
     }
 
     fn layout(&self) -> Option<&dyn Layout> {

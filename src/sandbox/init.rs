@@ -22,6 +22,8 @@ use super::sys;
 const MAX_OUTBOX: usize = 16;
 /// How often `kill_rest` looks for processes that were forked meanwhile. Two suffice unless something forks on purpose.
 const MAX_ROUNDS: usize = 32;
+/// How often, a millisecond apart, `kill_rest` looks whether what it killed is dead.
+const DEATH_ROUNDS: usize = 250;
 /// How long the last packet may wait for room, in seconds. The exit code tells the same.
 const LAST_WORD_S: i64 = 1;
 
@@ -129,7 +131,32 @@ impl Init {
         for pid in stopped.into_iter().filter_map(|pid| Pid::from_raw(pid.get())) {
             let _ = kill_process(pid, Signal::KILL);
         }
+        self.wait_for_deaths();
         Outcome::Delivered
+    }
+
+    /// A signal is sent before it is obeyed: waits, for some time at most, until nobody but init and the program lives.
+    fn wait_for_deaths(&self) {
+        for _ in 0..DEATH_ROUNDS {
+            let alive = self.others().is_some_and(|others| others.into_iter().any(|pid| self.lives(pid)));
+            if !alive {
+                return;
+            }
+            let pause = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
+            let _ = poll(&mut [], Some(&pause));
+        }
+    }
+
+    /// Whether a process has not ended. A dead child of the program stays listed until the program asks for it.
+    fn lives(&self, pid: Pid) -> bool {
+        let Some(proc) = &self.proc else { return false };
+        let path = format!("{}/stat", pid.as_raw_nonzero());
+        let Ok(file) = openat(proc, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()) else { return false };
+        let mut text = [0; 512];
+        let length = rustix::io::read(file, &mut text).unwrap_or(0);
+        // The name, in parentheses, may hold anything; the state is the letter after it.
+        let state = text[..length].rsplit(|byte| *byte == b')').next().and_then(|rest| rest.get(1));
+        !matches!(state, Some(b'Z' | b'X') | None)
     }
 
     /// Every process but init and the program; `None` where there is no way to see them.

@@ -30,6 +30,7 @@ mod enter;
 mod error;
 mod init;
 pub mod init_link;
+pub mod janitor;
 mod payload;
 mod plan;
 mod policy;

@@ -36,7 +36,7 @@ pub enum Refusal {
     #[error("{0} executions wait already; wait for one to end")]
     Busy(usize),
     /// The same execution id was used for other code.
-    #[error("execution id {0} was used for other code or options")]
+    #[error("execution id {0} was used for other code")]
     Conflict(ExecutionId),
     /// `max_expressions` is reached.
     #[error("the session has run its {0} executions; create a new one")]

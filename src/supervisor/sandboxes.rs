@@ -16,6 +16,7 @@ use super::homes::Homes;
 use super::link::{self, Create, DEADLINE_SLACK, Exited, Held, SandboxId};
 use super::{Parts, Program, SupervisorError};
 use crate::config::Config;
+use crate::sandbox::janitor::Janitor;
 use crate::sandbox::workdir::Workdirs;
 use crate::sandbox::{self, Limits, Plan, Request, Sandbox, SpawnError};
 
@@ -58,6 +59,8 @@ struct Live {
 /// Every sandbox of this server.
 pub(super) struct Sandboxes {
     plan: Plan,
+    /// Takes the cgroups away if this process is killed.
+    _janitor: Option<Janitor>,
     live: BTreeMap<SandboxId, Live>,
     homes: Homes,
     ends: Ends,
@@ -92,6 +95,7 @@ impl Sandboxes {
         }
         let plan = Plan::compile()?;
         Ok(Self {
+            _janitor: Janitor::start(&plan).map_err(|e| SupervisorError::Io("the start of the janitor", e))?,
             plan,
             live: BTreeMap::new(),
             homes: Homes::new(workdirs, parts.base_uid, sandbox.disk_mb),

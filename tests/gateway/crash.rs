@@ -7,7 +7,7 @@ use repltool_protocol::event::{Event, Limit, SessionStatus, StreamName};
 use serde_json::json;
 
 use crate::follower::{Follower, Outage};
-use crate::harness::{Server, code, descendants, eventually, in_time, kill, printed, python, run};
+use crate::harness::{Server, code, descendants, eventually, in_time, kill, named_process, printed, python, run};
 
 /// Runs until it is interrupted, which it takes for a good end once it has said that it waits.
 const GATE: &str = "
@@ -199,7 +199,8 @@ async fn without_a_gateway_the_supervisor_ends_what_is_over_its_time() {
     let client = server.client();
     let session = python(&client, json!({})).await;
     let gateway = server.gateway_pid(None).await;
-    let sandbox: Vec<u32> = descendants(server.pid()).into_iter().filter(|pid| *pid != gateway).collect();
+    let mut sandbox = descendants(server.pid());
+    sandbox.retain(|pid| *pid != gateway && !named_process(*pid, "janitor"));
     assert!(!sandbox.is_empty());
     let mut follower = Follower::new(&client, &session);
     let id = follower.execute("late", "print('on')\nwhile True: pass", 500).await;

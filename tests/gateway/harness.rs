@@ -18,7 +18,7 @@ mod processes;
 
 pub use events::{assert_log, exception, numbered, outcome, printed, told};
 use processes::is_gateway;
-pub use processes::{children, descendants, kill, lives, running_with};
+pub use processes::{children, descendants, kill, lives, named_process, running_with};
 
 /// The longest that anything is waited for. Generous: it tells a hang from a slow machine.
 pub const PATIENCE: Duration = Duration::from_secs(60);

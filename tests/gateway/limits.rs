@@ -7,7 +7,7 @@ use repltool_protocol::rest::{ExecutionRequest, ExecutionResult};
 use serde_json::json;
 
 use super::harness::{
-    Server, descendants, eventually, in_time, lives, named, python, run, run_for, send, until_printed, until_result,
+    Server, descendants, in_time, lives, named, python, run, run_for, send, until_printed, until_result,
 };
 use repltool::client::Client;
 
@@ -98,8 +98,7 @@ async fn timeout_takes_grandchildren_along() {
             family.retain(|pid| !before.contains(pid));
             assert_eq!(family.len(), 9, "they are there, as the host sees it");
             until_result(&mut socket, &name.parse().expect("an id")).await;
-            // They are killed by now, which takes them a moment to carry out.
-            eventually("the family is dead", || async { (!family.iter().any(|pid| lives(*pid))).then_some(()) }).await;
+            assert!(!family.iter().any(|pid| lives(*pid)), "the family is dead before the end is told");
         };
         let (result, ()) = in_time("the timeout", join(client.execute(&id, &request), watch)).await;
         assert_ended(&result.expect("a result"), Limit::WallTime, state_lost);

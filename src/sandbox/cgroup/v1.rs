@@ -80,6 +80,10 @@ impl Layout for V1 {
             remove_server(folder);
         }
     }
+
+    fn is_gone(&self) -> bool {
+        !self.folders().any(Path::exists)
+    }
 }
 
 /// These run against the kernel, and fail where it does not offer v1 to us: `make check` leaves them out there.

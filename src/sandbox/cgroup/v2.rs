@@ -103,9 +103,14 @@ impl Layout for V2 {
             for folder in [&self.folder, &self.base] {
                 let _ = fs::write(folder.join("cgroup.subtree_control"), "-memory -pids");
             }
-            let _ = fs::write(self.base.join("cgroup.procs"), self.server.to_string());
+            // The writer itself: the server, or what cleans up behind it.
+            let _ = fs::write(self.base.join("cgroup.procs"), "0");
         }
         remove_server(&self.folder);
+    }
+
+    fn is_gone(&self) -> bool {
+        !self.folder.exists()
     }
 }
 
@@ -208,7 +213,7 @@ mod tests {
         let folder = base.path().join("repltool-77");
         empty(&folder.join(SERVER_LEAF));
         v2.shutdown();
-        assert_eq!(read(base.path().join("cgroup.procs")), "77");
+        assert_eq!(read(base.path().join("cgroup.procs")), "0");
         assert_eq!(read(base.path().join("cgroup.subtree_control")), "-memory -pids");
         v2.moved = false;
         empty(&folder);

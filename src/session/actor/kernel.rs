@@ -94,14 +94,14 @@ impl Actor {
         }
         let supervisor = self.supervisor.clone();
         let create = create_request(&self.identity, &self.config);
-        self.boot = Some(Box::pin(async move { Kernel::boot(&supervisor, create).await }));
+        self.boot = Some(Box::pin(async move { Kernel::boot(&supervisor, create).await.map(Box::new) }));
         self.publish();
     }
 
-    pub(super) fn on_booted(&mut self, outcome: Result<Kernel, BootError>) {
+    pub(super) fn on_booted(&mut self, outcome: Result<Box<Kernel>, BootError>) {
         match outcome {
             Ok(kernel) => {
-                self.kernel = Some(kernel);
+                self.kernel = Some(*kernel);
                 self.tell(SessionStatus::Active, StatusReason::Restarted, None);
                 self.start_next();
                 self.publish();

@@ -85,7 +85,7 @@ pub(crate) enum Origin {
     Ended { at: jiff::Timestamp, found: Found },
 }
 
-type Boot = Pin<Box<dyn Future<Output = Result<Kernel, BootError>> + Send>>;
+type Boot = Pin<Box<dyn Future<Output = Result<Box<Kernel>, BootError>> + Send>>;
 
 /// See the module.
 pub(crate) struct Actor {
@@ -125,7 +125,7 @@ pub(crate) struct Actor {
 
 enum Wake {
     Kernel(KernelEvent),
-    Booted(Result<Kernel, BootError>),
+    Booted(Result<Box<Kernel>, BootError>),
     Command(Command),
     Timer,
     /// Every handle is gone, the registry's too.
@@ -347,7 +347,7 @@ async fn next_event(kernel: &mut Option<Kernel>, read_output: bool) -> KernelEve
     }
 }
 
-async fn until_booted(boot: &mut Option<Boot>) -> Result<Kernel, BootError> {
+async fn until_booted(boot: &mut Option<Boot>) -> Result<Box<Kernel>, BootError> {
     match boot {
         Some(future) => {
             let outcome = future.await;

@@ -54,3 +54,8 @@ pub fn kill(pid: u32, signal: &str) {
     let status = Command::new("kill").args(["-s", signal, &pid.to_string()]).status().expect("kill runs");
     assert!(status.success(), "kill -s {signal} {pid}");
 }
+
+/// Whether a process goes by this name.
+pub fn named_process(pid: u32, name: &str) -> bool {
+    std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.trim() == name)
+}
