@@ -34,9 +34,24 @@ impl Pipe {
         &mut self,
         mut take: impl FnMut(BorrowedFd<'_>) -> Result<Option<usize>, E>,
     ) -> Result<Option<usize>, E> {
-        let took = match take(self.fd.get_ref().as_fd())? {
-            Some(took) => Some(took),
-            None => self.note_empty(take)?,
+        let mut failed = None;
+        let mut looked = false;
+        let took = self.fd.try_io(Interest::READABLE, |fd| {
+            looked = true;
+            match take(fd.as_fd()) {
+                Ok(Some(took)) => Ok(Some(took)),
+                Ok(None) => Err(io::ErrorKind::WouldBlock.into()),
+                Err(error) => {
+                    failed = Some(error);
+                    Ok(None)
+                }
+            }
+        });
+        let took = match (failed, looked) {
+            (Some(error), _) => return Err(error),
+            (None, true) => took.unwrap_or(None),
+            // The runtime knows of nothing to read; what comes after this look wakes the reader.
+            (None, false) => take(self.fd.get_ref().as_fd())?,
         };
         match took {
             Some(0) => self.open = false,
@@ -44,26 +59,6 @@ impl Pipe {
             _ => {}
         }
         Ok(took)
-    }
-
-    /// Looks once more while the runtime watches, so that what is written in this very moment wakes the reader.
-    fn note_empty<E>(
-        &self,
-        mut take: impl FnMut(BorrowedFd<'_>) -> Result<Option<usize>, E>,
-    ) -> Result<Option<usize>, E> {
-        let mut failed = None;
-        let took = self.fd.try_io(Interest::READABLE, |fd| match take(fd.as_fd()) {
-            Ok(Some(took)) => Ok(Some(took)),
-            Ok(None) => Err(io::ErrorKind::WouldBlock.into()),
-            Err(error) => {
-                failed = Some(error);
-                Ok(None)
-            }
-        });
-        match failed {
-            Some(error) => Err(error),
-            None => Ok(took.unwrap_or(None)),
-        }
     }
 
     /// A writer that fills the pipe is served in larger steps. Where the user's share of pipe memory is used up,
