@@ -118,12 +118,15 @@ async fn attach(
             shared.create(&principal.subject, config).await?
         }
     };
-    let after = after.unwrap_or_else(|| match wanted {
-        // Before the client hears that the handshake is done, so that it misses nothing of what it does next.
-        Wanted::Session(_) => handle.log().last_seq(),
+    // Settled before the client hears that the handshake is done, so that it misses nothing of what it does next. A number
+    // that is to come counts as the last one.
+    let last = handle.log().last_seq();
+    let after = match (after, wanted) {
+        (Some(after), _) => after.min(last),
+        (None, Wanted::Session(_)) => last,
         // What happened before a client that has just created the session could attach is for it to see too.
-        Wanted::New => Seq(0),
-    });
+        (None, Wanted::New) => Seq(0),
+    };
     Ok(Attachment { handle, principal, after })
 }
 

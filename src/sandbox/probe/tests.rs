@@ -126,7 +126,9 @@ fn a_stock_container_leaves_the_reduced_walls_and_says_why() {
     });
     eprintln!("{report:#?}");
     assert_complete(&report);
-    assert_eq!(report.tier, Tier::C);
+    // Linux before 6.12 has no scopes, without which sessions of one network namespace could talk to each other.
+    let left = if report.is_active(names::LANDLOCK_SCOPES) { Tier::C } else { Tier::None };
+    assert_eq!(report.tier, left);
     assert!(report.is_active(names::SESSION_UIDS) && !report.is_active(names::USER_NAMESPACE));
     assert_eq!(report.missing().next().map(|layer| layer.name.as_str()), Some(names::USER_NAMESPACE));
     assert!(report.layers[0].detail.contains("a seccomp filter is in force"), "{}", report.layers[0].detail);
