@@ -64,7 +64,7 @@ impl Config {
 
     /// The keys that were set to something but the default and that this version does not act on.
     pub fn without_effect(&self) -> Vec<&'static str> {
-        let (edge, rates, store) = (Edge::default(), RateLimit::default(), Store::default());
+        let (edge, rates) = (Edge::default(), RateLimit::default());
         let changed = [
             ("edge.metrics_addr", self.edge.metrics_addr != edge.metrics_addr),
             ("edge.trusted_proxies", self.edge.trusted_proxies != edge.trusted_proxies),
@@ -75,7 +75,6 @@ impl Config {
                 "rate_limit.failed_logins_per_minute",
                 self.rate_limit.failed_logins_per_minute != rates.failed_logins_per_minute,
             ),
-            ("store.total_mb", self.store.total_mb != store.total_mb),
         ];
         changed.into_iter().filter(|(_, changed)| *changed).map(|(key, _)| key).collect()
     }

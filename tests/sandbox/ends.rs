@@ -145,7 +145,8 @@ pub fn dies_with_the_supervisor(world: &World) {
         return;
     }
     let mut again = Command::new("/proc/self/exe");
-    again.args(std::env::args_os().skip(1)).env(PLAYS, "1").stdout(Stdio::piped());
+    // Killed, it cannot remove what it made.
+    again.args(std::env::args_os().skip(1)).env(PLAYS, "1").env("TMPDIR", world.dir.path()).stdout(Stdio::piped());
     let mut supervisor = again.spawn().unwrap();
     let mut told = BufReader::new(supervisor.stdout.take().unwrap()).lines();
     let pid = told.find_map(|line| line.unwrap().strip_prefix("pid ")?.parse().ok()).expect("it makes a sandbox");

@@ -74,7 +74,8 @@ pub struct World {
     pub place: PathBuf,
     pub setting: Setting,
     count: std::cell::Cell<u32>,
-    _dir: TempDir,
+    /// For whatever a test leaves; it goes in the end.
+    pub dir: TempDir,
 }
 
 /// One program in a sandbox.
@@ -122,7 +123,7 @@ impl World {
             has_memory || !matches!(setting, Setting::Root | Setting::RootAttached),
             "this test needs a memory cgroup that root may write, v1 or v2"
         );
-        World { plan, identity, workdir, workdirs: workdirs.into(), place, setting, count: 0.into(), _dir: dir }
+        World { plan, identity, workdir, workdirs: workdirs.into(), place, setting, count: 0.into(), dir }
     }
 
     pub fn spawn(&self, run: &Run<'_>) -> Result<Sandbox, SpawnError> {
