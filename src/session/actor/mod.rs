@@ -200,11 +200,6 @@ impl Actor {
                 () = sleep_until(timer) => Wake::Timer,
             };
             match wake {
-                Wake::Kernel(event @ KernelEvent::Output(_)) => {
-                    self.on_kernel(event);
-                    // Readers first: what they were just told of goes out before this looks for more.
-                    tokio::task::yield_now().await;
-                }
                 Wake::Kernel(event) => self.on_kernel(event),
                 Wake::Booted(outcome) => self.on_booted(outcome),
                 Wake::Command(Command::Terminate(reply)) => return self.terminate(reply).await,
