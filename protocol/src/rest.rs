@@ -41,10 +41,10 @@ pub enum Language {
 pub enum SandboxMode {
     /// No files, no network, no processes.
     Strict,
-    /// Private files, no network, no other programs.
+    /// Private files, no network.
     #[default]
     Standard,
-    /// Private files, loopback inside the sandbox, programs.
+    /// Private files, loopback inside the sandbox.
     Relaxed,
 }
 
