@@ -55,6 +55,8 @@ pub fn run(config: Config) -> anyhow::Result<()> {
         programs: vec![Program {
             language: Language::Python,
             argv: python.argv,
+            interrupt: sandbox::Interrupt::Program,
+            memory_argument: None,
             files: python::FILES.to_vec(),
             binds: python.binds,
         }],

@@ -9,5 +9,6 @@ pub mod codec;
 pub mod event;
 pub mod frame;
 pub mod ids;
+pub mod query;
 pub mod rest;
 pub mod schema;

@@ -11,7 +11,7 @@ use repltool_protocol::frame::Notice;
 use repltool_protocol::rest::{FieldError, Problem, ProblemCode};
 
 use super::auth::AuthError;
-use crate::session::Refusal;
+use crate::session::{FileFault, Refusal};
 use crate::session::log::LogError;
 use crate::session::registry::CreateError;
 
@@ -146,7 +146,13 @@ impl From<Refusal> for Fault {
     fn from(refusal: Refusal) -> Self {
         let code = match &refusal {
             Refusal::Busy(_) => ProblemCode::Busy,
-            Refusal::Conflict(_) => ProblemCode::Conflict,
+            Refusal::Conflict(_) | Refusal::NothingReads => ProblemCode::Conflict,
+            Refusal::StdinFull => ProblemCode::TooLarge,
+            Refusal::File(_, FileFault::Missing) => ProblemCode::NotFound,
+            Refusal::File(_, FileFault::Kind) => ProblemCode::Conflict,
+            Refusal::File(_, FileFault::Denied) => ProblemCode::Forbidden,
+            Refusal::File(_, FileFault::Path) => ProblemCode::InvalidRequest,
+            Refusal::File(_, FileFault::Full) => ProblemCode::StorageFull,
             Refusal::ExpressionLimit(_) => ProblemCode::ExpressionLimit,
             Refusal::Gone => ProblemCode::Gone,
             Refusal::Draining => ProblemCode::Draining,

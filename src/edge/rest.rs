@@ -59,6 +59,7 @@ pub(super) async fn execute(mut call: Call, id: &str) -> Result<Answer, Fault> {
         code: request.code,
         timeout: timeout(request.timeout_ms),
         stdin: request.stdin,
+        interactive: false,
     };
     let accepted = handle.execute(execute).await.map_err(|refusal| refused(&handle, refusal))?;
     if let Some(format) = Format::asked(call.request.headers()) {

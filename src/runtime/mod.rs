@@ -6,6 +6,7 @@
 //! ```
 
 pub mod control;
+pub mod files;
 mod meters;
 mod pipes;
 pub mod python;
@@ -201,7 +202,7 @@ impl Kernel {
                     Ok(mut ready) => match read_init(self.init.get_ref().as_fd()) {
                         Ok(Some(Tell::Done { id, .. })) => return KernelEvent::Asked(id),
                         Ok(Some(Tell::Exit(status))) => { self.exit_status = Some(status); return KernelEvent::Ended(status); }
-                        Ok(Some(Tell::Hello { .. })) => {}
+                        Ok(Some(Tell::Hello { .. } | Tell::File { .. })) => {}
                         Ok(None) => self.init_open = false,
                         Err(error) if error.kind() == io::ErrorKind::WouldBlock => ready.clear_ready(),
                         Err(_) => self.init_open = false,

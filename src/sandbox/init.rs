@@ -102,6 +102,7 @@ impl Init {
         let (id, outcome) = match ask {
             Ask::Interrupt { id } => (id, self.interrupt()),
             Ask::KillRest { id } => (id, self.kill_rest()),
+            Ask::Stdin { id, .. } | Ask::FreshStdin { id } | Ask::File { id, .. } => (id, Outcome::Void),
         };
         self.tell(&Tell::Done { id, outcome });
     }

@@ -73,8 +73,21 @@ pub struct Request<'a> {
     pub files: &'a [(&'a str, &'a [u8])],
     /// Directories of the host, shown read-only at the same absolute path. `/usr` is always there.
     pub binds: &'a [PathBuf],
+    /// How the program is interrupted.
+    pub interrupt: Interrupt,
     /// What its processes may use.
     pub limits: Limits,
+}
+
+/// How a program is interrupted, so that it keeps its state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Interrupt {
+    /// SIGINT to the program alone.
+    Program,
+    /// SIGINT to the program's process group.
+    Group,
+    /// A byte on the pipe that the program has as descriptor 4, and SIGINT to the other processes of its group.
+    Byte,
 }
 
 /// Host ids of a sandbox's processes.

@@ -13,6 +13,7 @@
 
 pub mod actor;
 pub mod admission;
+mod files;
 pub mod log;
 mod recovery;
 pub mod registry;
@@ -22,10 +23,12 @@ use std::time::Duration;
 
 use repltool_protocol::event::{ExecutionState, SessionStatus};
 use repltool_protocol::ids::{ExecutionId, Seq, SessionId};
+use repltool_protocol::query::{QueryKind, Reply};
 use repltool_protocol::rest::{HistoryEntry, Language, ResourceLimits, SandboxMode, Session, SessionConfig};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
+use crate::runtime::files::{FileAnswer, FileAsk};
 use crate::store::Store;
 use crate::supervisor::link::Create;
 
@@ -53,6 +56,15 @@ pub enum Refusal {
     /// No interpreter can be had.
     #[error("no interpreter could be started: {0}")]
     SandboxUnavailable(String),
+    /// Nothing runs that could read.
+    #[error("nothing runs that could read standard input")]
+    NothingReads,
+    /// So much standard input waits to be read that there is no room for more.
+    #[error("standard input that was sent before is not read yet; send less at once")]
+    StdinFull,
+    /// What was asked for a file cannot be done; the second says why, for programs.
+    #[error("{0}")]
+    File(String, FileFault),
     /// A fault of the server, told in its log.
     #[error("internal fault")]
     Internal,
@@ -67,8 +79,69 @@ pub struct Execute {
     pub code: String,
     /// From the start of the execution.
     pub timeout: Duration,
-    /// What the program reads from standard input.
+    /// What the program reads from standard input, then end of file.
     pub stdin: Option<String>,
+    /// Whether a client is there to answer: without, and without `stdin`, the program reads end of file at once.
+    pub interactive: bool,
+}
+
+/// What a client gives a running program to read.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Input {
+    /// The text.
+    pub text: String,
+    /// Whether end of file follows.
+    pub end: bool,
+}
+
+/// A question to the interpreter.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Query {
+    /// What is asked.
+    pub kind: QueryKind,
+    /// The code that it is about; the caller has checked its length.
+    pub code: String,
+    /// In code points; within the code.
+    pub cursor: u64,
+}
+
+/// Why something cannot be done to a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FileFault {
+    /// There is nothing of that name.
+    Missing,
+    /// It is of another kind than is needed: a directory, a link, a FIFO; or a directory is not empty.
+    Kind,
+    /// The program has closed it to everybody.
+    Denied,
+    /// The path itself is not one.
+    Path,
+    /// No room for its bytes, or for one more file.
+    Full,
+}
+
+/// A file to be read.
+#[derive(Debug)]
+pub struct OpenFile {
+    /// A regular file, open for reading.
+    pub file: std::fs::File,
+    /// Bytes, when it was opened.
+    pub size: u64,
+    /// When it was last changed; with the size and the number of the file it makes the entity tag.
+    pub modified: jiff::Timestamp,
+    /// Number of the file in its file system.
+    pub inode: u64,
+}
+
+/// A file to be written. It is nowhere to be seen until it is committed.
+#[derive(Debug)]
+pub struct NewFile {
+    /// A regular file, open for writing.
+    pub file: std::fs::File,
+    /// Whether something was there before.
+    pub existed: bool,
+    path: String,
+    temporary: String,
 }
 
 /// An execution that is stored, and will run or end.
@@ -134,6 +207,12 @@ pub enum Command {
     Interrupt(Option<ExecutionId>, oneshot::Sender<Result<(), Refusal>>),
     /// See [`SessionHandle::restart`].
     Restart(oneshot::Sender<Result<(), Refusal>>),
+    /// See [`SessionHandle::stdin`].
+    Stdin(Input, oneshot::Sender<Result<(), Refusal>>),
+    /// See [`SessionHandle::query`].
+    Query(Query, oneshot::Sender<Result<Reply, Refusal>>),
+    /// An ask about files: see [`SessionHandle::files`] and those after it.
+    File(FileAsk, oneshot::Sender<Result<FileAnswer, Refusal>>),
     /// See [`SessionHandle::terminate`].
     Terminate(oneshot::Sender<()>),
     /// The server stops; the session is kept. What runs has until this instant.
@@ -234,6 +313,81 @@ impl SessionHandle {
     /// See [`Refusal`].
     pub async fn restart(&self) -> Result<(), Refusal> {
         self.ask(Command::Restart).await?
+    }
+
+    /// Gives the running program something to read.
+    ///
+    /// # Errors
+    /// [`Refusal::NothingReads`], [`Refusal::StdinFull`] and what every command may be refused for.
+    pub async fn stdin(&self, input: Input) -> Result<(), Refusal> {
+        self.ask(|reply| Command::Stdin(input, reply)).await?
+    }
+
+    /// Asks the interpreter, after what runs now has ended.
+    ///
+    /// # Errors
+    /// [`Refusal::Busy`] if it has no time for that, and what every command may be refused for.
+    pub async fn query(&self, query: Query) -> Result<Reply, Refusal> {
+        self.ask(|reply| Command::Query(query, reply)).await?
+    }
+
+    /// Lists the files below a directory, `""` for all: a pipe from which to read one JSON object a line, in order of
+    /// their paths, and then the end.
+    ///
+    /// # Errors
+    /// [`Refusal::File`] and what every command may be refused for.
+    pub async fn files(&self, path: String, limit: u32) -> Result<std::fs::File, Refusal> {
+        files::descriptor(self.file(FileAsk::List { path, limit }).await?).map(Into::into)
+    }
+
+    /// Opens a file of the working directory for reading.
+    ///
+    /// # Errors
+    /// As [`Self::files`].
+    pub async fn read_file(&self, path: String) -> Result<OpenFile, Refusal> {
+        files::regular(files::descriptor(self.file(FileAsk::Read { path }).await?)?)
+    }
+
+    /// Begins to write a file. It takes its place by [`Self::commit_file`], or is to be discarded.
+    ///
+    /// # Errors
+    /// As [`Self::files`].
+    ///
+    /// # Cancel safety
+    /// Not cancel-safe: a file that nobody sees may be left until the session ends.
+    pub async fn create_file(&self, path: String) -> Result<NewFile, Refusal> {
+        let temporary = files::temporary_name();
+        let answer = self.file(FileAsk::Create { path: path.clone(), temporary: temporary.clone() }).await?;
+        let existed = answer.existed;
+        Ok(NewFile { file: files::regular(files::descriptor(answer)?)?.file, existed, path, temporary })
+    }
+
+    /// Puts a written file in its place, in one step.
+    ///
+    /// # Errors
+    /// As [`Self::files`].
+    pub async fn commit_file(&self, file: NewFile) -> Result<(), Refusal> {
+        let NewFile { path, temporary, .. } = file;
+        self.file(FileAsk::Commit { path, temporary }).await.map(drop)
+    }
+
+    /// Gives up a file that was begun.
+    pub async fn discard_file(&self, file: NewFile) {
+        let NewFile { path, temporary, .. } = file;
+        // If it cannot be removed, it goes with the session.
+        let _ = self.file(FileAsk::Discard { path, temporary }).await;
+    }
+
+    /// Removes a file, a link, a FIFO or an empty directory.
+    ///
+    /// # Errors
+    /// As [`Self::files`].
+    pub async fn remove_file(&self, path: String) -> Result<(), Refusal> {
+        self.file(FileAsk::Remove { path }).await.map(drop)
+    }
+
+    async fn file(&self, ask: FileAsk) -> Result<FileAnswer, Refusal> {
+        self.ask(|reply| Command::File(ask, reply)).await?
     }
 
     /// Ends the session and deletes all that belongs to it. Returns when its processes are gone.

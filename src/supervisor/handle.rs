@@ -11,7 +11,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 
 use super::link::{
     self, Create, Exited, Held, LinkError, MAX_PACKET_BYTES, SandboxFds, SandboxId, ToGateway, ToSupervisor, VERSION,
-    Welcome,
+    Watch, Welcome,
 };
 
 /// Packets that wait for room on the link. Each session has at most a handful outstanding; past this the supervisor
@@ -133,9 +133,9 @@ impl SupervisorHandle {
         self.send(&ToSupervisor::LetGo(sandbox));
     }
 
-    /// Tells the supervisor by when an execution must have ended, in nanoseconds of CLOCK_MONOTONIC.
-    pub fn arm(&self, sandbox: SandboxId, deadline_ns: Option<u64>) {
-        self.send(&ToSupervisor::Arm { sandbox, deadline_ns });
+    /// Tells the supervisor what to watch from now on.
+    pub fn watch(&self, sandbox: SandboxId, watch: Watch) {
+        self.send(&ToSupervisor::Watch { sandbox, watch });
     }
 
     /// Lets everything of a session go.
@@ -232,6 +232,7 @@ impl Shared {
                 }
                 ToGateway::HandoverDone => Notice::HandoverDone,
                 ToGateway::Drain => Notice::Drain,
+                ToGateway::Limit { .. } | ToGateway::Measured(_) => continue,
                 ToGateway::Welcome(_) => return LinkError::Descriptors,
             };
             if notices.send(notice).await.is_err() {

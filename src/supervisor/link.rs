@@ -10,6 +10,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Duration;
 
+use repltool_protocol::event::Limit;
 use repltool_protocol::ids::SessionId;
 use repltool_protocol::rest::{Language, SandboxMode};
 use rustix::net::{
@@ -23,11 +24,11 @@ use crate::config::Config;
 pub use crate::sandbox::init_link as init;
 
 /// Version of the messages. A gateway of another version is refused.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// The largest packet.
 pub const MAX_PACKET_BYTES: usize = 64 * 1024;
 /// Descriptors of one packet: those of one sandbox.
-pub const MAX_FDS: usize = 6;
+pub const MAX_FDS: usize = 8;
 /// Sandboxes handed over and not yet adopted; the supervisor sends no more until some are.
 pub const HANDOVER_WINDOW: usize = 32;
 
@@ -60,6 +61,16 @@ pub enum ToGateway {
     },
     /// Every process of a sandbox is gone.
     Exited(Exited),
+    /// A limit that is watched has struck; said once a [`Watch`]. The gateway is to stop the program; if it does not
+    /// within [`LIMIT_SLACK`], the supervisor kills the sandbox.
+    Limit {
+        /// The sandbox.
+        sandbox: SandboxId,
+        /// Which limit.
+        limit: Limit,
+    },
+    /// Answers [`ToSupervisor::Measure`].
+    Measured(Measured),
     /// Stop in good order.
     Drain,
 }
@@ -138,6 +149,8 @@ pub struct Exited {
     pub cpu_ns: u64,
     /// The most memory they used at once since that was last set back.
     pub peak_memory_bytes: u64,
+    /// The limit for which the supervisor killed it.
+    pub limit: Option<Limit>,
 }
 
 /// What the gateway asks of the supervisor.
@@ -159,17 +172,44 @@ pub enum ToSupervisor {
     /// Nothing more is wanted of a sandbox: it is killed, if it lives, and forgotten. Until then also one that has ended
     /// is kept, for a gateway that has not read its last words.
     LetGo(SandboxId),
-    /// Kill the sandbox at this instant and [`DEADLINE_SLACK`] if no gateway does.
-    Arm {
+    /// What is to be watched of a sandbox from now on; takes the place of what was watched before.
+    Watch {
         /// The sandbox.
         sandbox: SandboxId,
-        /// Nanoseconds of CLOCK_MONOTONIC; none takes the deadline back.
-        deadline_ns: Option<u64>,
+        /// What.
+        watch: Watch,
     },
+    /// Asks what was used since the last [`Watch`] that begins something. For hosts without counters of Linux.
+    Measure(SandboxId),
     /// The session has ended: its working directory is let go and what still runs of it is killed.
     Release(SessionId),
 }
 
+/// What the supervisor watches of a sandbox: of an execution, or of the time between two.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Watch {
+    /// Whether something begins here, from which use is counted. Else only the deadline is moved.
+    pub begins: bool,
+    /// Kill the sandbox at this instant of CLOCK_MONOTONIC, in nanoseconds, and [`DEADLINE_SLACK`] if no gateway does.
+    /// None while nothing runs.
+    pub deadline_ns: Option<u64>,
+    /// CPU time of all processes, living and dead, that may be used from the beginning on, in nanoseconds.
+    pub cpu_ns: u64,
+}
+
+/// What was used, where only the supervisor can tell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Measured {
+    /// The sandbox.
+    pub sandbox: SandboxId,
+    /// CPU time of all its processes since the last [`Watch`] that began something.
+    pub cpu_ns: u64,
+    /// The most memory that was seen in use since then.
+    pub peak_memory_bytes: u64,
+}
+
+/// How long after [`ToGateway::Limit`] the supervisor waits for the gateway to act.
+pub const LIMIT_SLACK: Duration = Duration::from_secs(2);
 /// How long after a deadline the supervisor waits for the gateway to act.
 pub const DEADLINE_SLACK: Duration = Duration::from_secs(5);
 
@@ -209,6 +249,10 @@ pub struct SandboxFds {
     pub cpu: Option<OwnedFd>,
     /// Counts the peak of memory use, where the host does.
     pub memory_peak: Option<OwnedFd>,
+    /// Counts kills for memory (`oom_kill`), where the host does.
+    pub oom_kills: Option<OwnedFd>,
+    /// Counts processes and threads that were refused (`max`), where the host does.
+    pub refused_forks: Option<OwnedFd>,
 }
 
 impl TryFrom<Vec<OwnedFd>> for SandboxFds {
@@ -218,7 +262,16 @@ impl TryFrom<Vec<OwnedFd>> for SandboxFds {
         let mut fds = fds.into_iter();
         let mut next = || fds.next().ok_or(LinkError::Descriptors);
         let (stdout, stderr, control, init) = (next()?, next()?, next()?, next()?);
-        Ok(Self { stdout, stderr, control, init, cpu: fds.next(), memory_peak: fds.next() })
+        Ok(Self {
+            stdout,
+            stderr,
+            control,
+            init,
+            cpu: fds.next(),
+            memory_peak: fds.next(),
+            oom_kills: fds.next(),
+            refused_forks: fds.next(),
+        })
     }
 }
 

@@ -39,6 +39,10 @@ pub struct Program {
     pub language: Language,
     /// The interpreter with its arguments.
     pub argv: Vec<CString>,
+    /// How it is interrupted.
+    pub interrupt: sandbox::Interrupt,
+    /// From the ceiling in bytes, an argument that goes before the others: the interpreter's own idea of that ceiling.
+    pub memory_argument: Option<fn(u64) -> CString>,
     /// Files put into the sandbox, read-only.
     pub files: Vec<(&'static str, &'static [u8])>,
     /// Host trees that the interpreter needs beside the system's own.
@@ -188,7 +192,8 @@ impl Supervisor {
             ToSupervisor::Create(create) => self.create(&create),
             ToSupervisor::Kill(sandbox) => self.sandboxes.kill(sandbox),
             ToSupervisor::LetGo(sandbox) => self.sandboxes.let_go(sandbox),
-            ToSupervisor::Arm { sandbox, deadline_ns } => self.sandboxes.arm(sandbox, deadline_ns),
+            ToSupervisor::Watch { sandbox, watch } => self.sandboxes.watch(sandbox, watch),
+            ToSupervisor::Measure(_) => {}
             ToSupervisor::Release(session) => self.sandboxes.release(&session),
         }
     }

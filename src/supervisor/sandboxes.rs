@@ -13,7 +13,7 @@ use repltool_protocol::ids::SessionId;
 use rustix::time::{ClockId, clock_gettime};
 
 use super::homes::Homes;
-use super::link::{self, Create, DEADLINE_SLACK, Exited, Held, SandboxId};
+use super::link::{self, Create, DEADLINE_SLACK, Exited, Held, SandboxId, Watch};
 use super::{Parts, Program, SupervisorError};
 use crate::config::Config;
 use crate::sandbox::janitor::Janitor;
@@ -176,6 +176,7 @@ impl Sandboxes {
                 cwd: create.working_directory.as_deref().unwrap_or(""),
                 files: &program.files,
                 binds: &program.binds,
+                interrupt: program.interrupt,
                 limits,
             },
         );
@@ -208,10 +209,10 @@ impl Sandboxes {
         self.live.values_mut().for_each(|live| live.adopted = false);
     }
 
-    pub(super) fn arm(&mut self, id: SandboxId, deadline_ns: Option<u64>) {
+    pub(super) fn watch(&mut self, id: SandboxId, watch: Watch) {
         if let Some(live) = self.live.get_mut(&id) {
-            live.deadline_ns = deadline_ns;
-            if deadline_ns.is_some() {
+            live.deadline_ns = watch.deadline_ns;
+            if watch.begins && watch.deadline_ns.is_some() {
                 live.out_of_memory_before = live.sandbox.usage().oom_kills.unwrap_or(0);
             }
         }
@@ -266,6 +267,7 @@ impl Sandboxes {
             out_of_memory: usage.oom_kills.is_some_and(|kills| kills > live.out_of_memory_before),
             cpu_ns: u64::try_from(usage.cpu.as_nanos()).unwrap_or(u64::MAX),
             peak_memory_bytes: usage.memory_peak.unwrap_or(0),
+            limit: None,
         };
         live.exited = Some(exited);
         let (adopted, let_go) = (live.adopted, live.let_go);

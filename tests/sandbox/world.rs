@@ -140,6 +140,7 @@ impl World {
             cwd: run.cwd,
             files: &[("/run/repltool/driver.py", b"print('driver')")],
             binds: run.binds,
+            interrupt: sandbox::Interrupt::Program,
             limits: run.limits,
         };
         sandbox::spawn(&self.plan, &request)

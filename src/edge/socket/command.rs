@@ -73,7 +73,7 @@ impl<'a> Socket<'a> {
                     return self.say(&fault.notice(Some(id.to_string())));
                 }
                 let timeout = rest::timeout(timeout_ms);
-                let execute = Execute { id: Some(id.clone()), code, timeout, stdin };
+                let execute = Execute { id: Some(id.clone()), code, timeout, stdin, interactive: true };
                 self.answers.push(run(attachment, execute, id).boxed());
             }
             ClientFrame::Interrupt { id } => {

@@ -28,6 +28,9 @@ impl Actor {
                 let _ = reply.send(Ok(()));
             }
             Command::Restart(reply) => self.restart(reply),
+            Command::Stdin(_, reply) => drop(reply.send(Err(Refusal::NothingReads))),
+            Command::Query(_, reply) => drop(reply.send(Err(Refusal::Internal))),
+            Command::File(_, reply) => drop(reply.send(Err(Refusal::Internal))),
             Command::Terminate(reply) => drop(reply.send(())),
             Command::Drain(_, reply) => drop(reply.send(())),
         }
@@ -144,6 +147,9 @@ impl Actor {
                 Some(Command::Execute(_, reply)) => drop(reply.send(Err(Refusal::Gone))),
                 Some(Command::Interrupt(_, reply)) => drop(reply.send(Err(Refusal::Gone))),
                 Some(Command::Restart(reply)) => drop(reply.send(Err(Refusal::Gone))),
+                Some(Command::Stdin(_, reply)) => drop(reply.send(Err(Refusal::Gone))),
+                Some(Command::Query(_, reply)) => drop(reply.send(Err(Refusal::Gone))),
+                Some(Command::File(_, reply)) => drop(reply.send(Err(Refusal::Gone))),
                 Some(Command::Drain(_, reply)) => {
                     let _ = reply.send(());
                     return;

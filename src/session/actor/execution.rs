@@ -12,6 +12,7 @@ use super::running::{AGAIN, ASK_LIMIT, Cause, Finished, GRACE, Running, state_lo
 use crate::runtime::control::{self, Done, ToDriver};
 use crate::session::admission::Ticket;
 use crate::session::log::Edge;
+use crate::supervisor::link::Watch;
 use crate::supervisor::link::init::ExitStatus;
 
 impl Actor {
@@ -37,7 +38,7 @@ impl Actor {
             self.book.put_back(ticket);
             return self.stall(&error);
         }
-        self.arm(Some(running.deadline_ns));
+        self.watch(true, Some(running.deadline_ns));
         if let Some(kernel) = &mut self.kernel {
             kernel.begin_usage();
         }
@@ -200,7 +201,7 @@ impl Actor {
     }
 
     fn settle(&mut self, running: Running, mut outcome: Outcome) {
-        self.arm(None);
+        self.watch(true, None);
         outcome.state_lost |= std::mem::take(&mut self.state_lost);
         self.last_ran = Instant::now();
         let finished = Finished { outcome, code: running.job.code };
@@ -271,12 +272,14 @@ impl Actor {
         running.kill_at = running.kill_at.map(|at| at + by);
         running.deadline_ns = running.deadline_ns.saturating_add(u64::try_from(by.as_nanos()).unwrap_or(u64::MAX));
         let deadline_ns = running.deadline_ns;
-        self.arm(Some(deadline_ns));
+        self.watch(false, Some(deadline_ns));
     }
 
-    fn arm(&self, deadline_ns: Option<u64>) {
+    /// Something begins, or a deadline is moved. CPU time is granted anew to each execution and to the time between two.
+    fn watch(&self, begins: bool, deadline_ns: Option<u64>) {
+        let cpu_ns = self.identity.limits.max_cpu_time.saturating_mul(1_000_000_000);
         if let Some(kernel) = &self.kernel {
-            self.supervisor.arm(kernel.sandbox(), deadline_ns);
+            self.supervisor.watch(kernel.sandbox(), Watch { begins, deadline_ns, cpu_ns });
         }
     }
 }

@@ -1,0 +1,77 @@
+//! Questions to a live interpreter: completion, documentation, "is this input finished?".
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What a client asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum QueryKind {
+    /// What could stand at the cursor.
+    Complete,
+    /// What is known of the thing at the cursor.
+    Inspect,
+    /// Whether the code can be run as it is.
+    IsComplete,
+}
+
+/// An answer, in the shape that its question has.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Reply {
+    /// To [`QueryKind::Complete`].
+    Complete(Completion),
+    /// To [`QueryKind::Inspect`].
+    Inspect(Inspection),
+    /// To [`QueryKind::IsComplete`].
+    IsComplete(Completeness),
+}
+
+/// What could stand at the cursor.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Completion {
+    /// Each takes the place of the text between the two cursors; at most 500.
+    pub matches: Vec<String>,
+    /// In code points.
+    pub cursor_start: u64,
+    /// In code points.
+    pub cursor_end: u64,
+}
+
+/// What is known of the thing at the cursor.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Inspection {
+    /// Whether anything is.
+    pub found: bool,
+    /// MIME type to text, at most 64 KiB.
+    pub data: BTreeMap<String, String>,
+}
+
+/// Whether code can be run as it is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Completeness {
+    /// The verdict.
+    pub status: CompletenessStatus,
+    /// What an editor would put at the beginning of the next line.
+    #[serde(default)]
+    pub indent: String,
+}
+
+/// The verdict on whether code can be run as it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum CompletenessStatus {
+    /// It can.
+    Complete,
+    /// More is to come.
+    Incomplete,
+    /// Nothing that follows could make it right.
+    Invalid,
+    /// The language cannot tell.
+    Unknown,
+}
