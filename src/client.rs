@@ -2,7 +2,9 @@
 //!
 //! Connections are kept and used again; nothing runs in the background: a connection moves while somebody waits for it.
 
+mod files;
 mod http1;
+mod interaction;
 mod socket;
 mod stream;
 
@@ -27,6 +29,8 @@ use self::http1::{Connections, Reply};
 
 /// The largest answer that is read whole, in bytes.
 const MAX_ANSWER_BYTES: usize = 256 * 1024 * 1024;
+
+const JSON: &str = "application/json";
 
 /// Why a call did not succeed.
 #[derive(Debug, thiserror::Error)]
@@ -69,6 +73,9 @@ impl ClientError {
         }
     }
 }
+
+/// The body of a request and its media type.
+type Content = (&'static str, Bytes);
 
 /// Which events are asked for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -247,7 +254,7 @@ impl Client {
         path: &str,
         body: Option<Bytes>,
     ) -> Result<http::Response<Bytes>, ClientError> {
-        let reply = self.send(method, path, body, None).await?;
+        let reply = self.send(method, path, body.map(|body| (JSON, body)), None).await?;
         let (status, headers) = (reply.status(), reply.headers().clone());
         let mut response = http::Response::new(self.whole(reply).await?);
         (*response.status_mut(), *response.headers_mut()) = (status, headers);
@@ -262,19 +269,19 @@ impl Client {
         &self,
         method: Method,
         path: &str,
-        body: Option<Bytes>,
+        body: Option<Content>,
     ) -> Result<T, ClientError> {
         let reply = self.send(method, path, body, None).await?;
         let body = self.checked(reply).await?;
         serde_json::from_slice(&body).map_err(ClientError::Unreadable)
     }
 
-    async fn quietly(&self, method: Method, path: &str, body: Option<Bytes>) -> Result<(), ClientError> {
+    async fn quietly(&self, method: Method, path: &str, body: Option<Content>) -> Result<(), ClientError> {
         let reply = self.send(method, path, body, None).await?;
         self.checked(reply).await.map(|_| ())
     }
 
-    async fn stream(&self, method: Method, path: &str, body: Option<Bytes>) -> Result<EventStream, ClientError> {
+    async fn stream(&self, method: Method, path: &str, body: Option<Content>) -> Result<EventStream, ClientError> {
         let accept = HeaderValue::from_static("application/x-ndjson");
         let reply = self.send(method, path, body, Some(accept)).await?;
         if reply.status().is_success() {
@@ -301,19 +308,20 @@ impl Client {
         &self,
         method: Method,
         path: &str,
-        body: Option<Bytes>,
+        body: Option<Content>,
         accept: Option<HeaderValue>,
     ) -> Result<Reply, ClientError> {
         let mut request = Request::builder().method(method).uri(path).header("host", self.connections.authority());
-        if body.is_some() {
-            request = request.header("content-type", "application/json");
+        if let Some((media_type, _)) = &body {
+            request = request.header("content-type", *media_type);
         }
         for (name, value) in [("authorization", &self.authorization), ("accept", &accept)] {
             if let Some(value) = value {
                 request = request.header(name, value);
             }
         }
-        let request = request.body(Full::new(body.unwrap_or_default())).map_err(ClientError::Request)?;
+        let request =
+            request.body(Full::new(body.map(|(_, bytes)| bytes).unwrap_or_default())).map_err(ClientError::Request)?;
         self.connections.send(request).await
     }
 }
@@ -322,8 +330,9 @@ fn path(session: &SessionId, rest: &str) -> String {
     format!("/api/v1/sessions/{session}{rest}")
 }
 
-fn json(value: &impl Serialize) -> Result<Bytes, ClientError> {
-    serde_json::to_vec(value).map(Bytes::from).map_err(ClientError::Unreadable)
+fn json(value: &impl Serialize) -> Result<Content, ClientError> {
+    let bytes = serde_json::to_vec(value).map_err(ClientError::Unreadable)?;
+    Ok((JSON, bytes.into()))
 }
 
 fn refusal(status: StatusCode, body: &[u8]) -> ClientError {
@@ -341,7 +350,7 @@ fn decode(text: &str) -> Result<ServerFrame, ClientError> {
     }
     let kind: Kind<'_> = serde_json::from_str(text).map_err(ClientError::Unreadable)?;
     let decoded = match kind.r#type.as_ref() {
-        "ready" | "pong" | "gap" | "problem" => serde_json::from_str::<Notice>(text).map(ServerFrame::Notice),
+        kind if Notice::TYPES.contains(&kind) => serde_json::from_str::<Notice>(text).map(ServerFrame::Notice),
         _ => repltool_protocol::codec::decode_event(text).map(ServerFrame::Event),
     };
     decoded.map_err(ClientError::Unreadable)

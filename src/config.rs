@@ -235,6 +235,10 @@ impl Default for MaxProcesses {
 pub struct Runtimes {
     /// Path of Python; none: found, the distribution's own first.
     pub python: Option<PathBuf>,
+    /// Node.js, 18 or newer. None: the first that is found.
+    pub javascript: Option<PathBuf>,
+    /// GNU Bash, 5.1 or newer. None: the first that is found.
+    pub bash: Option<PathBuf>,
 }
 
 /// The server's own log, on standard error.

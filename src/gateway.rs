@@ -149,6 +149,7 @@ fn edge_config(config: &Config) -> EdgeConfig {
         allowed_hosts: config.edge.allowed_hosts.clone(),
         allowed_origins: config.edge.allowed_origins.clone(),
         header_timeout: Duration::from_secs(config.edge.header_timeout_s),
+        max_file_bytes: config.sandbox.disk_mb << 20,
         max_connections: usize::try_from(for_connections).unwrap_or(usize::MAX),
         drain: Duration::from_secs(config.edge.drain_s),
     }

@@ -1,5 +1,6 @@
 //! `repltool serve`: from the command line to a running supervisor.
 
+use std::ffi::CString;
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
 use std::net::TcpListener;
@@ -12,15 +13,15 @@ use repltool_protocol::rest::Language;
 use rustix::fs::FlockOperation;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::config::Config;
-use crate::runtime::python;
+use crate::config::{Config, Runtimes};
+use crate::runtime::{Interpreter, bash, javascript, python};
 use crate::sandbox::probe::{Layer, Report, probe};
 use crate::supervisor::link::{Secret, StoreRoot};
 use crate::supervisor::{self, Parts, Program};
 use crate::{edge, keys, sandbox};
 
-/// Descriptors that a session takes in the supervisor, which holds 11 for it, and at most in the gateway.
-const FDS_PER_SESSION: u64 = 12;
+/// Descriptors that a session takes at most, in the supervisor and in the gateway.
+const FDS_PER_SESSION: u64 = 14;
 /// Descriptors for everything else.
 const FDS_BESIDE: u64 = 256;
 /// How long the token of the ready link is good.
@@ -41,7 +42,7 @@ pub fn run(config: Config) -> anyhow::Result<()> {
     warn_of_no_effect(&config);
     keys::prepare_data_dir(&config.data_dir)?;
     let _lock = lock(&config.data_dir)?;
-    let python = python::find(config.runtimes.python.as_deref())?;
+    let programs = programs(&config)?;
     raise_open_files(&config)?;
     let base_uid = base_uid()?;
     if base_uid.is_none() {
@@ -51,21 +52,7 @@ pub fn run(config: Config) -> anyhow::Result<()> {
     let listener = TcpListener::bind(config.edge.listen)
         .with_context(|| format!("cannot listen on {}; choose another address with --listen", config.edge.listen))?;
     announce(&config, &listener)?;
-    let parts = Parts {
-        programs: vec![Program {
-            language: Language::Python,
-            argv: python.argv,
-            interrupt: sandbox::Interrupt::Program,
-            memory_argument: None,
-            files: python::FILES.to_vec(),
-            binds: python.binds,
-        }],
-        config,
-        listener,
-        key: signing_key,
-        store,
-        base_uid,
-    };
+    let parts = Parts { programs, config, listener, key: signing_key, store, base_uid };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("no runtime")?;
     let data_dir = parts.config.data_dir.clone();
     let outcome = runtime.block_on(supervisor::run(parts));
@@ -88,6 +75,46 @@ fn check_isolation(report: &Report) -> anyhow::Result<()> {
         first.name,
         first.detail
     )
+}
+
+/// The interpreters of this host. One that is configured must work; one that is not found is not offered.
+fn programs(config: &Config) -> anyhow::Result<Vec<Program>> {
+    let Runtimes { python, javascript, bash } = &config.runtimes;
+    let offered = [
+        (Language::Python, python.is_some(), python::find(python.as_deref()).map_err(anyhow::Error::from)),
+        (Language::Javascript, javascript.is_some(), javascript::find(javascript.as_deref()).map_err(Into::into)),
+        (Language::Bash, bash.is_some(), bash::find(bash.as_deref()).map_err(Into::into)),
+    ];
+    let mut programs = Vec::new();
+    for (language, configured, found) in offered {
+        match found {
+            Ok(interpreter) => programs.push(program(language, interpreter)),
+            Err(error) if configured => return Err(error),
+            Err(error) => tracing::warn!(error = format!("{error:#}"), "a language is not offered"),
+        }
+    }
+    if programs.is_empty() {
+        bail!(
+            "no interpreter was found; install python3, nodejs or bash, or set runtimes.python, .javascript or .bash"
+        );
+    }
+    Ok(programs)
+}
+
+fn program(language: Language, interpreter: Interpreter) -> Program {
+    let memory_rlimit = match language {
+        Language::Javascript => sandbox::MemoryRlimit::Data,
+        _ => sandbox::MemoryRlimit::AddressSpace,
+    };
+    let (interrupt, memory_argument, files): (_, Option<fn(u64) -> CString>, _) = match language {
+        Language::Python => (sandbox::Interrupt::Program, None, python::FILES),
+        Language::Javascript => {
+            (sandbox::Interrupt::Byte, Some(javascript::heap_argument as fn(u64) -> CString), javascript::FILES)
+        }
+        Language::Bash | Language::Shell => (sandbox::Interrupt::Group, None, bash::FILES),
+    };
+    let Interpreter { argv, binds, .. } = interpreter;
+    Program { language, argv, interrupt, memory_argument, memory_rlimit, files: files.to_vec(), binds }
 }
 
 fn warn_of_no_effect(config: &Config) {

@@ -53,11 +53,14 @@ struct Message {
     code: Option<String>,
     timeout_ms: Option<u64>,
     stdin: Option<String>,
+    data: Option<String>,
+    eof: bool,
+    cursor: Option<u64>,
     given: Vec<&'static str>,
     unknown: Option<String>,
 }
 
-const FIELDS: [&str; 5] = ["type", "id", "code", "timeout_ms", "stdin"];
+const FIELDS: [&str; 8] = ["type", "id", "code", "timeout_ms", "stdin", "data", "eof", "cursor"];
 
 impl<'de> Deserialize<'de> for Message {
     fn deserialize<D: de::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -91,7 +94,10 @@ impl<'de> Visitor<'de> for MessageVisitor {
                 "id" => message.id = value(name, &mut map)?,
                 "code" => message.code = value(name, &mut map)?,
                 "timeout_ms" => message.timeout_ms = value(name, &mut map)?,
-                _ => message.stdin = value(name, &mut map)?,
+                "stdin" => message.stdin = value(name, &mut map)?,
+                "data" => message.data = value(name, &mut map)?,
+                "eof" => message.eof = value(name, &mut map)?,
+                _ => message.cursor = value(name, &mut map)?,
             }
         }
         Ok(message)
@@ -99,7 +105,7 @@ impl<'de> Visitor<'de> for MessageVisitor {
 }
 
 /// Reads the value of a field; an error names the field.
-fn value<'de, T: Deserialize<'de>, A: MapAccess<'de>>(name: &str, map: &mut A) -> Result<Option<T>, A::Error> {
+fn value<'de, T: Deserialize<'de>, A: MapAccess<'de>>(name: &str, map: &mut A) -> Result<T, A::Error> {
     map.next_value().map_err(|error| de::Error::custom(format_args!("{name}: {error}")))
 }
 
@@ -116,6 +122,22 @@ impl Message {
                     timeout_ms: self.timeout_ms,
                     stdin: self.stdin,
                 }
+            }
+            "stdin" => {
+                self.allow(&kind, &["data", "eof"])?;
+                ClientFrame::Stdin { data: self.data, eof: self.eof }
+            }
+            "complete" => {
+                let (id, code, cursor) = self.into_question(&kind)?;
+                ClientFrame::Complete { id, code, cursor }
+            }
+            "inspect" => {
+                let (id, code, cursor) = self.into_question(&kind)?;
+                ClientFrame::Inspect { id, code, cursor }
+            }
+            "is_complete" => {
+                let (id, code, cursor) = self.into_question(&kind)?;
+                ClientFrame::IsComplete { id, code, cursor }
             }
             "interrupt" => {
                 self.allow(&kind, &["id"])?;
@@ -139,6 +161,11 @@ impl Message {
             }
         };
         Ok(frame)
+    }
+
+    fn into_question(self, kind: &str) -> Result<(RequestId, String, Option<u64>), String> {
+        self.allow(kind, &["id", "code", "cursor"])?;
+        Ok((self.required_id()?, self.code.ok_or("missing field `code`")?, self.cursor))
     }
 
     fn allow(&self, kind: &str, fields: &[&str]) -> Result<(), String> {

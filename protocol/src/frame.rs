@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::event::LoggedEvent;
 use crate::ids::{ExecutionId, RequestId, Seq};
+use crate::query::Reply;
 use crate::rest::{FieldError, ProblemCode, Session};
 
 /// The subprotocol every client must offer.
@@ -29,6 +30,15 @@ pub enum ClientFrame {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         stdin: Option<String>,
     },
+    /// Gives the program that runs something to read. One of the two fields is needed.
+    Stdin {
+        /// The text; lines end with `\n`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        data: Option<String>,
+        /// Whether end of file follows.
+        #[serde(default, skip_serializing_if = "is_false")]
+        eof: bool,
+    },
     /// Ends an execution and keeps the state.
     Interrupt {
         /// Which; absent: what runs now.
@@ -47,6 +57,36 @@ pub enum ClientFrame {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         id: Option<RequestId>,
     },
+    /// Asks what could stand at the cursor; answered by a `reply`.
+    Complete {
+        /// Comes back in the `reply`.
+        id: RequestId,
+        /// At most 1,048,576 characters.
+        code: String,
+        /// In code points; absent: the end of the code.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        cursor: Option<u64>,
+    },
+    /// Asks what is known of the thing at the cursor; answered by a `reply`.
+    Inspect {
+        /// Comes back in the `reply`.
+        id: RequestId,
+        /// At most 1,048,576 characters.
+        code: String,
+        /// In code points; absent: the end of the code.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        cursor: Option<u64>,
+    },
+    /// Asks whether the code can be run as it is; answered by a `reply`.
+    IsComplete {
+        /// Comes back in the `reply`.
+        id: RequestId,
+        /// At most 1,048,576 characters.
+        code: String,
+        /// As in the other two; the answer does not depend on it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        cursor: Option<u64>,
+    },
     /// Asks for a `pong`.
     Ping {
         /// Comes back in the `pong`.
@@ -56,7 +96,8 @@ pub enum ClientFrame {
 
 impl ClientFrame {
     /// Every value of `type`.
-    pub const TYPES: [&'static str; 5] = ["execute", "interrupt", "restart", "terminate", "ping"];
+    pub const TYPES: [&'static str; 9] =
+        ["execute", "stdin", "interrupt", "restart", "terminate", "complete", "inspect", "is_complete", "ping"];
 }
 
 /// What the server sends.
@@ -79,6 +120,14 @@ pub enum Notice {
         session: Session,
         /// The newest event of its log.
         last_seq: Seq,
+    },
+    /// Answers `complete`, `inspect` or `is_complete`.
+    Reply {
+        /// As in the question.
+        id: RequestId,
+        /// The answer, in the shape that its question has.
+        #[serde(flatten)]
+        reply: Reply,
     },
     /// Answers `ping`.
     Pong {
@@ -108,5 +157,10 @@ pub enum Notice {
 
 impl Notice {
     /// Every value of `type`.
-    pub const TYPES: [&'static str; 4] = ["ready", "pong", "gap", "problem"];
+    pub const TYPES: [&'static str; 5] = ["ready", "reply", "pong", "gap", "problem"];
+}
+
+/// Whether a field that is false by default can be left out.
+pub(crate) fn is_false(value: &bool) -> bool {
+    !value
 }

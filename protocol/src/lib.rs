@@ -7,6 +7,7 @@
 pub mod close;
 pub mod codec;
 pub mod event;
+pub mod files;
 pub mod frame;
 pub mod ids;
 pub mod query;

@@ -17,6 +17,18 @@ pub enum QueryKind {
     IsComplete,
 }
 
+/// Body of `POST /sessions/{id}/complete`, `/inspect` and `/is_complete`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CodeRequest {
+    /// The code that is asked about, in characters.
+    #[schemars(length(max = 1_048_576))]
+    pub code: String,
+    /// In code points; absent: the end of the code. Of no meaning for `/is_complete`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<u64>,
+}
+
 /// An answer, in the shape that its question has.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
@@ -31,7 +43,6 @@ pub enum Reply {
 
 /// What could stand at the cursor.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
 pub struct Completion {
     /// Each takes the place of the text between the two cursors; at most 500.
     pub matches: Vec<String>,
@@ -43,7 +54,6 @@ pub struct Completion {
 
 /// What is known of the thing at the cursor.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
 pub struct Inspection {
     /// Whether anything is.
     pub found: bool,
@@ -53,7 +63,6 @@ pub struct Inspection {
 
 /// Whether code can be run as it is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
 pub struct Completeness {
     /// The verdict.
     pub status: CompletenessStatus,

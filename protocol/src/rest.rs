@@ -292,6 +292,18 @@ pub struct InterruptRequest {
     pub execution_id: Option<ExecutionId>,
 }
 
+/// Body of `POST /sessions/{id}/stdin`. One of the two fields is needed.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StdinRequest {
+    /// What the program that runs is to read; lines end with `\n`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data: Option<String>,
+    /// Whether end of file follows.
+    #[serde(default, skip_serializing_if = "crate::frame::is_false")]
+    pub eof: bool,
+}
+
 /// A refused request, RFC 9457.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Problem {
@@ -342,10 +354,14 @@ pub enum ProblemCode {
     Conflict,
     /// 410
     Gone,
+    /// 412: a file is not what `If-Match` or `If-None-Match` says
+    PreconditionFailed,
     /// 413
     TooLarge,
     /// 415
     UnsupportedMediaType,
+    /// 416: nothing of a file lies in the range
+    RangeNotSatisfiable,
     /// 421: another host than the server's own
     MisdirectedRequest,
     /// 429: too many sessions

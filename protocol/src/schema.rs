@@ -15,6 +15,10 @@ struct Wire {
     execution_result: crate::rest::ExecutionResult,
     history: crate::rest::History,
     interrupt_request: crate::rest::InterruptRequest,
+    stdin_request: crate::rest::StdinRequest,
+    code_request: crate::query::CodeRequest,
+    reply: crate::query::Reply,
+    file_list: crate::files::FileList,
     problem: crate::rest::Problem,
 }
 

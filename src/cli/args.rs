@@ -123,7 +123,7 @@ pub struct Execute {
     /// Take the code from the command line
     #[arg(short = 'c', long = "code", value_name = "CODE")]
     pub code: Option<String>,
-    /// The language of the code: python
+    /// The language of the code: python, javascript or bash
     #[arg(long, default_value = "python", value_parser = word::<Language>)]
     pub language: Language,
     /// How long it may run, 0.1 to 300

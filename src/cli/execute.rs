@@ -47,7 +47,8 @@ pub(super) fn run(args: Execute) -> anyhow::Result<ExitCode> {
         code,
         timeout_ms: u64::try_from(args.timeout.as_millis()).ok(),
         execution_id: None,
-        stdin: None,
+        // Nobody answers a program that asks: it reads end of file.
+        stdin: Some(String::new()),
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("no runtime")?;
     let outcome = runtime.block_on(in_own_session(&client, &config, &request, args.output));

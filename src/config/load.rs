@@ -147,8 +147,10 @@ fn lookup(environment: &[(OsString, OsString)], name: &str) -> Option<OsString> 
 
 /// Checks what is between keys, and makes paths independent of the current directory.
 fn finish(mut config: Config) -> Result<Config, ConfigError> {
-    let paths = [Some(&mut config.data_dir), config.auth.key_file.as_mut(), config.runtimes.python.as_mut()];
-    for path in paths.into_iter().flatten() {
+    let runtimes = &mut config.runtimes;
+    let runtimes = [runtimes.python.as_mut(), runtimes.javascript.as_mut(), runtimes.bash.as_mut()];
+    let paths = [Some(&mut config.data_dir), config.auth.key_file.as_mut()];
+    for path in paths.into_iter().chain(runtimes).flatten() {
         let absolute = std::path::absolute(&*path);
         *path = absolute.map_err(|source| ConfigError::Read { path: path.clone(), source })?;
     }

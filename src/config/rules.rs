@@ -55,6 +55,8 @@ pub(super) const RULES: &[(&str, Rule)] = &[
     ("sandbox.max_processes.standard", Rule::Count(2, 32_768)),
     ("sandbox.max_processes.relaxed", Rule::Count(2, 32_768)),
     ("runtimes.python", Rule::Text),
+    ("runtimes.javascript", Rule::Text),
+    ("runtimes.bash", Rule::Text),
     ("log.level", Rule::Word(&["error", "warn", "info", "debug", "trace"])),
     ("log.format", Rule::Word(&["text", "json"])),
 ];

@@ -12,8 +12,8 @@ use serde::de::DeserializeOwned;
 
 use super::problem::Fault;
 
-/// How long a body may take to arrive.
-const BODY_DEADLINE: Duration = Duration::from_secs(60);
+/// How long a body of JSON may take to arrive, and the next piece of any other.
+pub(super) const BODY_DEADLINE: Duration = Duration::from_secs(60);
 /// How long, and how much, of a refused body is read before the answer, so that the client sees it and not a reset.
 const DISCARD_DEADLINE: Duration = Duration::from_secs(5);
 const DISCARD_BYTES: usize = 4 * MAX_MESSAGE_BYTES;
@@ -69,7 +69,8 @@ async fn whole(body: &mut Incoming) -> Result<Bytes, Fault> {
     }
 }
 
-async fn discard(body: &mut Incoming) {
+/// Reads away what is left of a body, within bounds.
+pub(super) async fn discard(body: &mut Incoming) {
     let read = async {
         let mut left = DISCARD_BYTES;
         while let Some(Ok(frame)) = body.frame().await {
@@ -81,22 +82,38 @@ async fn discard(body: &mut Incoming) {
     let _ = tokio::time::timeout(DISCARD_DEADLINE, read).await;
 }
 
-fn is_json(headers: &HeaderMap) -> Result<(), Fault> {
-    let plain = |fault: &'static str| Fault::new(ProblemCode::UnsupportedMediaType, fault);
+/// Refuses a body that is encoded.
+///
+/// # Errors
+/// `unsupported_media_type`.
+pub(super) fn is_plain(headers: &HeaderMap) -> Result<(), Fault> {
     if headers.get(CONTENT_ENCODING).is_some_and(|it| !it.as_bytes().eq_ignore_ascii_case(b"identity")) {
-        return Err(plain("a body without content encoding is needed"));
+        return Err(unsupported("a body without content encoding is needed"));
     }
+    Ok(())
+}
+
+fn unsupported(detail: &'static str) -> Fault {
+    Fault::new(ProblemCode::UnsupportedMediaType, detail)
+}
+
+fn is_json(headers: &HeaderMap) -> Result<(), Fault> {
+    is_plain(headers)?;
     let Some(value) = headers.get(CONTENT_TYPE) else { return Ok(()) };
     let media_type = value.to_str().unwrap_or_default().split(';').next().unwrap_or_default().trim();
     if media_type.eq_ignore_ascii_case("application/json") {
         return Ok(());
     }
-    Err(plain("a body of type application/json is needed"))
+    Err(unsupported("a body of type application/json is needed"))
 }
 
 fn fits(headers: &HeaderMap) -> Result<(), Fault> {
-    let length = headers.get(CONTENT_LENGTH).and_then(|it| it.to_str().ok()).and_then(|it| it.parse::<u64>().ok());
-    if length.is_some_and(|it| it > MAX_MESSAGE_BYTES as u64) { Err(too_large()) } else { Ok(()) }
+    if length(headers).is_some_and(|it| it > MAX_MESSAGE_BYTES as u64) { Err(too_large()) } else { Ok(()) }
+}
+
+/// How long the body will be, in bytes, if the headers tell.
+pub(super) fn length(headers: &HeaderMap) -> Option<u64> {
+    headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
 fn too_large() -> Fault {

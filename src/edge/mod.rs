@@ -11,6 +11,8 @@
 
 pub mod auth;
 mod body;
+mod environment;
+mod files;
 mod hosts;
 mod problem;
 mod query;
@@ -64,6 +66,8 @@ pub struct EdgeConfig {
     pub allowed_origins: Vec<String>,
     /// How long a connection may take to send the head of a request; idle connections too are closed after it.
     pub header_timeout: Duration,
+    /// The largest file that a client may write, in bytes.
+    pub max_file_bytes: u64,
     /// Connections at once; beyond it clients wait in the listener's backlog. Sockets count.
     pub max_connections: usize,
     /// How long requests that run have to end when the edge drains.

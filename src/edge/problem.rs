@@ -5,15 +5,16 @@
 
 use std::borrow::Cow;
 
-use http::StatusCode;
+use http::header::{ALLOW, CONTENT_RANGE};
+use http::{HeaderName, StatusCode};
 use repltool_protocol::close::CloseCode;
 use repltool_protocol::frame::Notice;
 use repltool_protocol::rest::{FieldError, Problem, ProblemCode};
 
 use super::auth::AuthError;
-use crate::session::{FileFault, Refusal};
 use crate::session::log::LogError;
 use crate::session::registry::CreateError;
+use crate::session::{FileFault, Refusal};
 
 /// A refused request, as its client is told.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,13 +22,13 @@ pub(super) struct Fault {
     code: ProblemCode,
     detail: Cow<'static, str>,
     errors: Vec<FieldError>,
-    allow: Option<String>,
+    header: Option<(HeaderName, String)>,
 }
 
 impl Fault {
     /// A refusal that names no field.
     pub(super) fn new(code: ProblemCode, detail: impl Into<Cow<'static, str>>) -> Self {
-        Self { code, detail: detail.into(), errors: Vec::new(), allow: None }
+        Self { code, detail: detail.into(), errors: Vec::new(), header: None }
     }
 
     /// `invalid_request`, because of one field of the body or query.
@@ -50,7 +51,14 @@ impl Fault {
     /// The path is known, the method is not; `allow` lists the methods that are.
     pub(super) fn method_not_allowed(allow: String) -> Self {
         let detail = format!("this path allows {allow}");
-        Self { allow: Some(allow), ..Self::new(ProblemCode::MethodNotAllowed, detail) }
+        Self { header: Some((ALLOW, allow)), ..Self::new(ProblemCode::MethodNotAllowed, detail) }
+    }
+
+    /// Nothing of a file of `size` bytes lies in the range that was asked for.
+    pub(super) fn range_not_satisfiable(size: u64) -> Self {
+        let detail = format!("the file has {size} bytes, none of them in this range");
+        let header = Some((CONTENT_RANGE, format!("bytes */{size}")));
+        Self { header, ..Self::new(ProblemCode::RangeNotSatisfiable, detail) }
     }
 
     /// A fault of the server. The cause goes to the log, once, and to nobody else.
@@ -69,9 +77,9 @@ impl Fault {
         &self.detail
     }
 
-    /// The `Allow` header of a 405.
-    pub(super) fn allow(&self) -> Option<&str> {
-        self.allow.as_deref()
+    /// The header that belongs to it: `Allow` of a 405, `Content-Range` of a 416.
+    pub(super) fn header(&self) -> Option<(&HeaderName, &str)> {
+        self.header.as_ref().map(|(name, value)| (name, value.as_str()))
     }
 
     /// The HTTP status.
@@ -84,6 +92,8 @@ impl Fault {
             ProblemCode::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
             ProblemCode::Busy | ProblemCode::Conflict => StatusCode::CONFLICT,
             ProblemCode::Gone => StatusCode::GONE,
+            ProblemCode::PreconditionFailed => StatusCode::PRECONDITION_FAILED,
+            ProblemCode::RangeNotSatisfiable => StatusCode::RANGE_NOT_SATISFIABLE,
             ProblemCode::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             ProblemCode::UnsupportedMediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             ProblemCode::MisdirectedRequest => StatusCode::MISDIRECTED_REQUEST,
@@ -102,6 +112,8 @@ impl Fault {
             ProblemCode::InvalidRequest
             | ProblemCode::MethodNotAllowed
             | ProblemCode::Conflict
+            | ProblemCode::PreconditionFailed
+            | ProblemCode::RangeNotSatisfiable
             | ProblemCode::UnsupportedMediaType
             | ProblemCode::MisdirectedRequest => CloseCode::Policy,
             ProblemCode::Unauthorized => CloseCode::Unauthorized,
@@ -145,13 +157,13 @@ impl Fault {
 impl From<Refusal> for Fault {
     fn from(refusal: Refusal) -> Self {
         let code = match &refusal {
-            Refusal::Busy(_) => ProblemCode::Busy,
+            Refusal::Busy(_) | Refusal::NoTime => ProblemCode::Busy,
             Refusal::Conflict(_) | Refusal::NothingReads => ProblemCode::Conflict,
             Refusal::StdinFull => ProblemCode::TooLarge,
             Refusal::File(_, FileFault::Missing) => ProblemCode::NotFound,
             Refusal::File(_, FileFault::Kind) => ProblemCode::Conflict,
             Refusal::File(_, FileFault::Denied) => ProblemCode::Forbidden,
-            Refusal::File(_, FileFault::Path) => ProblemCode::InvalidRequest,
+            Refusal::File(message, FileFault::Path) => return Self::field("path", message),
             Refusal::File(_, FileFault::Full) => ProblemCode::StorageFull,
             Refusal::ExpressionLimit(_) => ProblemCode::ExpressionLimit,
             Refusal::Gone => ProblemCode::Gone,
@@ -240,6 +252,13 @@ mod tests {
         for (refusal, status, close) in [
             (Refusal::Busy(16), 409, 1013),
             (Refusal::ExpressionLimit(5), 429, 4429),
+            (Refusal::NothingReads, 409, 1008),
+            (Refusal::StdinFull, 413, 1009),
+            (Refusal::File("no such file".into(), FileFault::Missing), 404, 4404),
+            (Refusal::File("a directory".into(), FileFault::Kind), 409, 1008),
+            (Refusal::File("closed".into(), FileFault::Denied), 403, 4403),
+            (Refusal::File("no path".into(), FileFault::Path), 400, 1008),
+            (Refusal::File("no room".into(), FileFault::Full), 507, 1013),
             (Refusal::Gone, 410, 4408),
             (Refusal::Draining, 503, 1001),
             (Refusal::StorageFull, 507, 1013),

@@ -36,11 +36,19 @@ impl<'a> Query<'a> {
     /// # Errors
     /// Anything else.
     pub(super) fn limit(self) -> Result<Option<u64>, Fault> {
-        let limit = self.number("limit")?;
-        if limit.is_some_and(|it| !(1..=MAX_PAGE).contains(&it)) {
-            return Err(Fault::field("limit", format!("1 to {MAX_PAGE} is needed")));
+        self.up_to("limit", MAX_PAGE)
+    }
+
+    /// A whole number within 1 to `most`, if it is there.
+    ///
+    /// # Errors
+    /// Anything else.
+    pub(super) fn up_to(self, name: &str, most: u64) -> Result<Option<u64>, Fault> {
+        let number = self.number(name)?;
+        if number.is_some_and(|it| !(1..=most).contains(&it)) {
+            return Err(Fault::field(name, format!("1 to {most} is needed")));
         }
-        Ok(limit)
+        Ok(number)
     }
 
     /// A whole number, if it is there.
@@ -86,16 +94,21 @@ fn decode(text: &str) -> Option<Cow<'_, str>> {
     if !text.contains(['%', '+']) {
         return Some(text.into());
     }
+    let bytes = unescape(&text.replace('+', " "))?;
+    String::from_utf8(bytes).ok().map(Cow::Owned)
+}
+
+/// Replaces percent escapes by the bytes that they stand for; `None` if one is broken.
+pub(super) fn unescape(text: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
     while let Some(byte) = rest.next() {
         bytes.push(match byte {
-            b'+' => b' ',
             b'%' => hex(rest.next()?)? << 4 | hex(rest.next()?)?,
             other => other,
         });
     }
-    String::from_utf8(bytes).ok().map(Cow::Owned)
+    Some(bytes)
 }
 
 fn hex(digit: u8) -> Option<u8> {

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use http::header::{
-    ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderName, LOCATION, RETRY_AFTER, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
+    CACHE_CONTROL, CONTENT_TYPE, HeaderName, LOCATION, RETRY_AFTER, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
 };
 use http::{HeaderValue, Response, StatusCode};
 use http_body_util::combinators::UnsyncBoxBody;
@@ -60,8 +60,8 @@ pub(super) fn problem(fault: &Fault, request_id: &str) -> Answer {
     let text = serde_json::to_vec(&fault.document(request_id)).unwrap_or_default();
     let mut answer = with(fault.status(), "application/problem+json", whole(text));
     let headers = answer.headers_mut();
-    if let Some(allow) = fault.allow().and_then(|it| HeaderValue::from_str(it).ok()) {
-        headers.insert(ALLOW, allow);
+    if let Some((name, value)) = fault.header().and_then(|(name, value)| Some((name, value.parse().ok()?))) {
+        headers.insert(name, value);
     }
     match fault.code() {
         ProblemCode::Unauthorized => {

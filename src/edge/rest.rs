@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use http::StatusCode;
 use repltool_protocol::ids::Seq;
+use repltool_protocol::query::{CodeRequest, QueryKind};
 use repltool_protocol::rest::{
     DEFAULT_TIMEOUT_MS, ExecutionRequest, ExecutionResult, History, InterruptRequest, MAX_PAGE, ProblemCode,
-    SandboxMode, Session, SessionConfig, SessionList,
+    SandboxMode, Session, SessionConfig, SessionList, StdinRequest,
 };
 
 use super::auth::{Principal, Scope};
@@ -53,16 +54,18 @@ pub(super) async fn delete(call: &Call, id: &str) -> Result<Answer, Fault> {
 pub(super) async fn execute(mut call: Call, id: &str) -> Result<Answer, Fault> {
     let handle = call.session(id)?;
     let request: ExecutionRequest = body::json(&mut call.request).await?;
-    validate::execution(&request, id)?;
+    validate::execution(handle.identity().language, &request, id)?;
+    let format = Format::asked(call.request.headers());
     let execute = Execute {
         id: request.execution_id,
         code: request.code,
         timeout: timeout(request.timeout_ms),
         stdin: request.stdin,
-        interactive: false,
+        // Whoever reads the events as they come sees what the program asks, and can answer it.
+        interactive: format.is_some(),
     };
     let accepted = handle.execute(execute).await.map_err(|refusal| refused(&handle, refusal))?;
-    if let Some(format) = Format::asked(call.request.headers()) {
+    if let Some(format) = format {
         let cursor = handle.log().cursor(Some(accepted.after));
         return Ok(
             Feed::new(cursor, format, FeedScope::Execution { id: accepted.id, log: handle.log().clone() }).answer()
@@ -113,6 +116,24 @@ pub(super) async fn interrupt(mut call: Call, id: &str) -> Result<Answer, Fault>
     let request: InterruptRequest = body::optional_json(&mut call.request).await?.unwrap_or_default();
     handle.interrupt(request.execution_id).await.map_err(|refusal| refused(&handle, refusal))?;
     Ok(respond::empty(StatusCode::ACCEPTED))
+}
+
+/// `POST /sessions/{id}/stdin`
+pub(super) async fn stdin(mut call: Call, id: &str) -> Result<Answer, Fault> {
+    let handle = call.session(id)?;
+    let request: StdinRequest = body::json(&mut call.request).await?;
+    let input = validate::input(request.data, request.eof)?;
+    handle.stdin(input).await.map_err(|refusal| refused(&handle, refusal))?;
+    Ok(respond::empty(StatusCode::ACCEPTED))
+}
+
+/// `POST /sessions/{id}/complete`, `/inspect` and `/is_complete`
+pub(super) async fn ask(mut call: Call, id: &str, kind: QueryKind) -> Result<Answer, Fault> {
+    let handle = call.session(id)?;
+    let request: CodeRequest = body::json(&mut call.request).await?;
+    let question = validate::question(handle.identity().language, kind, request.code, request.cursor)?;
+    let reply = handle.query(question).await.map_err(|refusal| refused(&handle, refusal))?;
+    respond::json(StatusCode::OK, &reply)
 }
 
 /// `POST /sessions/{id}/restart`

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use http::{Method, Request, StatusCode};
 use hyper::body::Incoming;
+use repltool_protocol::query::QueryKind;
 use repltool_protocol::rest::ProblemCode;
 use tracing::Instrument;
 
@@ -11,7 +12,7 @@ use super::auth::{self, AuthError, Principal, Scope};
 use super::problem::Fault;
 use super::query::Query;
 use super::respond::{self, Answer};
-use super::{Connection, Shared, rest, upgrade};
+use super::{Connection, Shared, files, rest, upgrade};
 use crate::session::SessionHandle;
 
 /// What can be asked for.
@@ -28,6 +29,12 @@ pub(super) enum Endpoint {
     Events,
     Interrupt,
     Restart,
+    Stdin,
+    Ask(QueryKind),
+    ListFiles,
+    ReadFile,
+    WriteFile,
+    RemoveFile,
     Attach,
     CreateAndAttach,
 }
@@ -45,7 +52,14 @@ pub(super) enum Access {
 
 type Route = (Method, Endpoint, Access);
 
-static ROUTES: [(&str, &[Route]); 11] = [
+/// What can be done with a file. An empty path leads here as well, to be refused as one.
+const FILE: &[Route] = &[
+    (Method::GET, Endpoint::ReadFile, Access::Scope(Scope::Read)),
+    (Method::PUT, Endpoint::WriteFile, Access::Scope(Scope::Execute)),
+    (Method::DELETE, Endpoint::RemoveFile, Access::Scope(Scope::Execute)),
+];
+
+static ROUTES: [(&str, &[Route]); 18] = [
     ("/healthz", &[(Method::GET, Endpoint::Healthy, Access::Public)]),
     ("/readyz", &[(Method::GET, Endpoint::Ready, Access::Public)]),
     (
@@ -67,6 +81,22 @@ static ROUTES: [(&str, &[Route]); 11] = [
     ("/api/v1/sessions/{id}/events", &[(Method::GET, Endpoint::Events, Access::Scope(Scope::Read))]),
     ("/api/v1/sessions/{id}/interrupt", &[(Method::POST, Endpoint::Interrupt, Access::Scope(Scope::Execute))]),
     ("/api/v1/sessions/{id}/restart", &[(Method::POST, Endpoint::Restart, Access::Scope(Scope::Execute))]),
+    ("/api/v1/sessions/{id}/stdin", &[(Method::POST, Endpoint::Stdin, Access::Scope(Scope::Execute))]),
+    (
+        "/api/v1/sessions/{id}/complete",
+        &[(Method::POST, Endpoint::Ask(QueryKind::Complete), Access::Scope(Scope::Execute))],
+    ),
+    (
+        "/api/v1/sessions/{id}/inspect",
+        &[(Method::POST, Endpoint::Ask(QueryKind::Inspect), Access::Scope(Scope::Execute))],
+    ),
+    (
+        "/api/v1/sessions/{id}/is_complete",
+        &[(Method::POST, Endpoint::Ask(QueryKind::IsComplete), Access::Scope(Scope::Execute))],
+    ),
+    ("/api/v1/sessions/{id}/files", &[(Method::GET, Endpoint::ListFiles, Access::Scope(Scope::Read))]),
+    ("/api/v1/sessions/{id}/files/", FILE),
+    ("/api/v1/sessions/{id}/files/{*path}", FILE),
     ("/api/v1/sessions/{id}/ws", &[(Method::GET, Endpoint::Attach, Access::Handshake(Scope::Read))]),
     ("/api/v1/ws", &[(Method::GET, Endpoint::CreateAndAttach, Access::Handshake(Scope::Execute))]),
 ];
@@ -84,20 +114,30 @@ impl Routes {
         Self(router)
     }
 
-    /// Finds the route, and the id in the path. `HEAD` goes where `GET` does, but opens no socket.
+    /// Finds the route, and what stands in the path for its names. `HEAD` goes where `GET` does, but opens no socket.
     ///
     /// # Errors
     /// `not_found` or `method_not_allowed`.
-    fn find<'a>(&self, method: &Method, path: &'a str) -> Result<(Endpoint, Access, Option<&'a str>), Fault> {
+    fn find<'a>(&self, method: &Method, path: &'a str) -> Result<(Endpoint, Access, Names<'a>), Fault> {
         let found = self.0.at(path).map_err(|_| Fault::not_found())?;
         for (known, endpoint, access) in *found.value {
             let by_head = method == Method::HEAD && known == Method::GET && !matches!(access, Access::Handshake(_));
             if known == method || by_head {
-                return Ok((*endpoint, *access, found.params.get("id")));
+                let named = |name| found.params.get(name).unwrap_or_default();
+                return Ok((*endpoint, *access, Names { id: named("id"), file: named("path") }));
             }
         }
         Err(Fault::method_not_allowed(allowed(found.value)))
     }
+}
+
+/// What stands in a path, as it stands there; empty where its route has no such name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Names<'a> {
+    /// A session.
+    id: &'a str,
+    /// A file of it.
+    file: &'a str,
 }
 
 /// A request that may be carried out.
@@ -143,8 +183,8 @@ async fn route(connection: Arc<Connection>, request: Request<Incoming>) -> Resul
     let shared = &connection.shared;
     let authority = shared.hosts.check(request.uri(), request.headers(), connection.local)?;
     let path = request.uri().path();
-    let (endpoint, access, id) = shared.routes.find(request.method(), path)?;
-    let id = id.unwrap_or_default().to_owned();
+    let (endpoint, access, names) = shared.routes.find(request.method(), path)?;
+    let (id, file) = (names.id.to_owned(), names.file.to_owned());
     let scope = match access {
         Access::Public => return public(shared, endpoint),
         Access::Scope(scope) => scope,
@@ -166,6 +206,12 @@ async fn route(connection: Arc<Connection>, request: Request<Incoming>) -> Resul
         Endpoint::Events => rest::events(&call, &id).await,
         Endpoint::Interrupt => rest::interrupt(call, &id).await,
         Endpoint::Restart => rest::restart(&call, &id).await,
+        Endpoint::Stdin => rest::stdin(call, &id).await,
+        Endpoint::Ask(kind) => rest::ask(call, &id, kind).await,
+        Endpoint::ListFiles => files::list(&call, &id).await,
+        Endpoint::ReadFile => files::read(&call, &id, &file).await,
+        Endpoint::WriteFile => files::write(call, &id, &file).await,
+        Endpoint::RemoveFile => files::remove(&call, &id, &file).await,
         Endpoint::Healthy | Endpoint::Ready | Endpoint::Attach | Endpoint::CreateAndAttach => Err(Fault::not_found()),
     }
 }
@@ -219,19 +265,37 @@ fn allowed(routes: &[Route]) -> String {
 mod tests {
     use super::*;
 
-    fn found(method: Method, path: &str) -> Result<(Endpoint, Option<String>), (u16, Option<String>)> {
+    fn found(method: Method, path: &str) -> Result<(Endpoint, String), (u16, Option<String>)> {
         match Routes::new().find(&method, path) {
-            Ok((endpoint, _, id)) => Ok((endpoint, id.map(Into::into))),
-            Err(fault) => Err((fault.status().as_u16(), fault.allow().map(Into::into))),
+            Ok((endpoint, _, names)) => Ok((endpoint, [names.id, names.file].join(" ").trim_end().into())),
+            Err(fault) => Err((fault.status().as_u16(), fault.header().map(|(_, value)| value.into()))),
         }
     }
 
     #[test]
     fn paths_lead_to_their_endpoints() {
-        assert_eq!(found(Method::POST, "/api/v1/sessions"), Ok((Endpoint::CreateSession, None)));
-        assert_eq!(found(Method::HEAD, "/readyz"), Ok((Endpoint::Ready, None)));
-        assert_eq!(found(Method::GET, "/api/v1/ws"), Ok((Endpoint::CreateAndAttach, None)));
-        assert_eq!(found(Method::GET, "/api/v1/sessions/a%2fb/ws"), Ok((Endpoint::Attach, Some("a%2fb".into()))));
+        assert_eq!(found(Method::POST, "/api/v1/sessions"), Ok((Endpoint::CreateSession, "".into())));
+        assert_eq!(found(Method::HEAD, "/readyz"), Ok((Endpoint::Ready, "".into())));
+        assert_eq!(found(Method::GET, "/api/v1/ws"), Ok((Endpoint::CreateAndAttach, "".into())));
+        assert_eq!(found(Method::GET, "/api/v1/sessions/a%2fb/ws"), Ok((Endpoint::Attach, "a%2fb".into())));
+    }
+
+    #[test]
+    fn paths_of_files_are_taken_as_they_stand() {
+        for (path, endpoint, names) in [
+            ("/api/v1/sessions/a/files", Endpoint::ListFiles, "a"),
+            ("/api/v1/sessions/a/files/", Endpoint::ReadFile, "a"),
+            ("/api/v1/sessions/a/files/b/c.txt", Endpoint::ReadFile, "a b/c.txt"),
+            ("/api/v1/sessions/a/files/b%2fc", Endpoint::ReadFile, "a b%2fc"),
+            ("/api/v1/sessions/a/files//b/../c/", Endpoint::ReadFile, "a /b/../c/"),
+        ] {
+            assert_eq!(found(Method::HEAD, path), Ok((endpoint, names.into())), "{path}");
+        }
+        assert_eq!(found(Method::PUT, "/api/v1/sessions/a/files/b"), Ok((Endpoint::WriteFile, "a b".into())));
+        assert_eq!(
+            found(Method::POST, "/api/v1/sessions/a/complete"),
+            Ok((Endpoint::Ask(QueryKind::Complete), "a".into()))
+        );
     }
 
     #[test]
@@ -255,6 +319,9 @@ mod tests {
             (Method::PUT, "/api/v1/sessions", "GET, HEAD, POST"),
             (Method::POST, "/api/v1/sessions/abcdefgh", "GET, HEAD, DELETE"),
             (Method::GET, "/api/v1/sessions/abcdefgh/execute", "POST"),
+            (Method::GET, "/api/v1/sessions/abcdefgh/stdin", "POST"),
+            (Method::PUT, "/api/v1/sessions/abcdefgh/files", "GET, HEAD"),
+            (Method::POST, "/api/v1/sessions/abcdefgh/files/a", "GET, HEAD, PUT, DELETE"),
             (Method::HEAD, "/api/v1/ws", "GET"),
             (Method::OPTIONS, "/healthz", "GET, HEAD"),
         ] {

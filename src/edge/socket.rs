@@ -93,6 +93,8 @@ struct Socket<'a> {
     source: Source,
     /// Commands in the order in which they came; each gives its answer once.
     answers: FuturesUnordered<BoxFuture<'a, Answered>>,
+    /// Questions to the interpreter among them.
+    questions: usize,
     /// Whether the peer has still to take something.
     writing: bool,
     /// Bytes of answers among that.
@@ -115,7 +117,8 @@ impl<'a> Socket<'a> {
     fn new(wire: Wire, attachment: &'a Attachment) -> Self {
         let source = Source::new(attachment.handle.log().clone(), attachment.after);
         let answers = FuturesUnordered::new();
-        Self { wire, attachment, source, answers, writing: false, owed: 0, faults: 0, heard: Instant::now() }
+        let heard = Instant::now();
+        Self { wire, attachment, source, answers, questions: 0, writing: false, owed: 0, faults: 0, heard }
     }
 
     async fn run(&mut self, drain: &CancellationToken) -> Ending {

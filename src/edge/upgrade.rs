@@ -311,13 +311,15 @@ mod tests {
             Ok(_) => 200,
             Err(fault) => fault.status().as_u16(),
         };
-        assert_eq!(status("language=python", "tool:execute"), 200);
+        for language in ["python", "javascript", "bash", "shell"] {
+            assert_eq!(status(&format!("language={language}"), "tool:execute"), 200, "{language}");
+        }
         assert_eq!(status("language=python&sandbox_mode=relaxed", "sandbox:relaxed"), 200);
         assert_eq!(status("language=python&sandbox_mode=relaxed", "tool:execute"), 403);
         for query in [
             "",
             "language=ruby",
-            "language=bash",
+            "language=Bash",
             "language=python&sandbox_mode=none",
             "language=python&sandbox_mode=strict",
         ] {

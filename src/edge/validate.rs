@@ -1,59 +1,36 @@
 //! The bounds of what clients send, beyond what its types say. Pure: no request, no session, no clock.
 
+use repltool_protocol::query::QueryKind;
 use repltool_protocol::rest::{
     ExecutionRequest, Language, MAX_CODE_CHARS, ResourceLimits, SandboxMode, SessionConfig, TIMEOUT_MS,
 };
 
+use super::environment;
 use super::problem::Fault;
+use crate::session::{Input, Query};
 
-/// What this version says of things that the contract has and it has not.
-const NOT_OFFERED: &str = "not offered by this version";
-/// Below this a Python interpreter does not start.
+/// Below this, in MiB, an interpreter does not start.
 const PYTHON_MIN_MEMORY_MB: u64 = 32;
-/// Variables of one session.
-const MAX_ENVIRONMENT: usize = 100;
-/// Names and values of one session's variables together.
-const MAX_ENVIRONMENT_BYTES: usize = 32 * 1024;
+const JAVASCRIPT_MIN_MEMORY_MB: u64 = 64;
+const BASH_MIN_MEMORY_MB: u64 = 16;
 /// The longest `working_directory`.
 const MAX_DIRECTORY_BYTES: usize = 1024;
 /// Where a session's own directory is, as its program sees it.
 const WORKSPACE: &str = "/workspace";
-
-/// Variables that load code into a process or steer its runtime.
-const REFUSED_PREFIXES: [&str; 10] =
-    ["LD_", "DYLD_", "PYTHON", "NODE_", "NPM_", "BASH_", "GLIBC_", "MALLOC_", "OPENSSL_", "REPLTOOL_"];
-const REFUSED_NAMES: [&str; 18] = [
-    "BASHOPTS",
-    "CDPATH",
-    "ENV",
-    "EXECIGNORE",
-    "GCONV_PATH",
-    "GETCONF_DIR",
-    "GLOBIGNORE",
-    "HOSTALIASES",
-    "IFS",
-    "LOCALDOMAIN",
-    "LOCPATH",
-    "NLSPATH",
-    "PATH",
-    "PROMPT_COMMAND",
-    "PS4",
-    "RESOLV_HOST_CONF",
-    "RES_OPTIONS",
-    "SHELLOPTS",
-];
 
 /// Checks a session to be created.
 ///
 /// # Errors
 /// The first wrong field.
 pub(super) fn session(config: &SessionConfig) -> Result<(), Fault> {
-    language(config.language)?;
     if config.sandbox_mode == SandboxMode::Strict {
+        if config.working_directory.is_some() {
+            return Err(Fault::field("working_directory", "a strict session has no directory"));
+        }
         return Err(Fault::field("sandbox_mode", "strict is not offered by this version; use standard or relaxed"));
     }
-    limits(&config.resource_limits)?;
-    environment(config)?;
+    limits(config.language, &config.resource_limits)?;
+    environment::check(config)?;
     match &config.working_directory {
         Some(path) => directory(path),
         None => Ok(()),
@@ -64,49 +41,78 @@ pub(super) fn session(config: &SessionConfig) -> Result<(), Fault> {
 ///
 /// # Errors
 /// The first wrong field.
-pub(super) fn execution(request: &ExecutionRequest, session_id: &str) -> Result<(), Fault> {
+pub(super) fn execution(language: Language, request: &ExecutionRequest, session_id: &str) -> Result<(), Fault> {
     if request.session_id.as_deref().is_some_and(|it| it != session_id) {
         return Err(Fault::field("session_id", "not the session in the path"));
     }
-    run(&request.code, request.timeout_ms, request.stdin.as_deref())
+    run(language, &request.code, request.timeout_ms)
 }
 
 /// Checks what both an execute body and an `execute` message hold.
 ///
 /// # Errors
 /// The first wrong field.
-pub(super) fn run(code: &str, timeout_ms: Option<u64>, stdin: Option<&str>) -> Result<(), Fault> {
+pub(super) fn run(language: Language, code: &str, timeout_ms: Option<u64>) -> Result<(), Fault> {
     if code.is_empty() {
         return Err(Fault::field("code", "at least 1 character is needed"));
     }
-    // A character has at least one byte, so short texts need no counting.
-    if code.len() > MAX_CODE_CHARS && code.chars().count() > MAX_CODE_CHARS {
-        return Err(Fault::field("code", format!("at most {MAX_CODE_CHARS} characters are allowed")));
-    }
-    if let Some(timeout_ms) = timeout_ms {
-        within("timeout_ms", timeout_ms, &TIMEOUT_MS)?;
-    }
-    match stdin {
-        Some(_) => Err(Fault::field("stdin", NOT_OFFERED)),
+    readable(language, code)?;
+    match timeout_ms {
+        Some(timeout_ms) => within("timeout_ms", timeout_ms, &TIMEOUT_MS),
         None => Ok(()),
     }
 }
 
-fn language(language: Language) -> Result<(), Fault> {
-    match language {
-        Language::Python => Ok(()),
-        Language::Javascript | Language::Bash | Language::Shell => Err(Fault::field("language", NOT_OFFERED)),
+/// Checks a question, and makes it one: without a cursor it is about the end of the code.
+///
+/// # Errors
+/// The first wrong field.
+pub(super) fn question(language: Language, kind: QueryKind, code: String, cursor: Option<u64>) -> Result<Query, Fault> {
+    readable(language, &code)?;
+    let end = code.chars().count() as u64;
+    match cursor {
+        Some(cursor) if cursor > end => Err(Fault::field("cursor", format!("beyond the end of the code, {end}"))),
+        cursor => Ok(Query { kind, code, cursor: cursor.unwrap_or(end) }),
     }
 }
 
-fn limits(limits: &ResourceLimits) -> Result<(), Fault> {
+/// Checks what a program is to be given to read, and makes it that.
+///
+/// # Errors
+/// If it is nothing.
+pub(super) fn input(data: Option<String>, eof: bool) -> Result<Input, Fault> {
+    if data.is_none() && !eof {
+        return Err(Fault::field("data", "a text is needed, or eof: true"));
+    }
+    Ok(Input { text: data.unwrap_or_default(), end: eof })
+}
+
+fn readable(language: Language, code: &str) -> Result<(), Fault> {
+    // A character has at least one byte, so short texts need no counting.
+    if code.len() > MAX_CODE_CHARS && code.chars().count() > MAX_CODE_CHARS {
+        return Err(Fault::field("code", format!("at most {MAX_CODE_CHARS} characters are allowed")));
+    }
+    match language {
+        Language::Bash | Language::Shell if code.contains('\0') => {
+            Err(Fault::field("code", "the code of a shell cannot hold NUL"))
+        }
+        Language::Bash | Language::Shell | Language::Python | Language::Javascript => Ok(()),
+    }
+}
+
+fn limits(language: Language, limits: &ResourceLimits) -> Result<(), Fault> {
     within("resource_limits.max_cpu_time", limits.max_cpu_time, &(1..=300))?;
     within("resource_limits.max_memory_mb", limits.max_memory_mb, &(16..=4096))?;
     within("resource_limits.max_output_size", limits.max_output_size, &(1024..=10_485_760))?;
     within("resource_limits.max_expressions", limits.max_expressions, &(1..=10_000))?;
-    if limits.max_memory_mb < PYTHON_MIN_MEMORY_MB {
-        let message = format!("python needs at least {PYTHON_MIN_MEMORY_MB} to start");
-        return Err(Fault::field("resource_limits.max_memory_mb", message));
+    let (name, least) = match language {
+        Language::Python => ("python", PYTHON_MIN_MEMORY_MB),
+        Language::Javascript => ("javascript", JAVASCRIPT_MIN_MEMORY_MB),
+        Language::Bash => ("bash", BASH_MIN_MEMORY_MB),
+        Language::Shell => ("shell", BASH_MIN_MEMORY_MB),
+    };
+    if limits.max_memory_mb < least {
+        return Err(Fault::field("resource_limits.max_memory_mb", format!("{name} needs at least {least} to start")));
     }
     Ok(())
 }
@@ -116,38 +122,6 @@ fn within(field: &str, value: u64, bounds: &std::ops::RangeInclusive<u64>) -> Re
         return Ok(());
     }
     Err(Fault::field(field, format!("{value} is not within {} to {}", bounds.start(), bounds.end())))
-}
-
-fn environment(config: &SessionConfig) -> Result<(), Fault> {
-    if config.environment.len() > MAX_ENVIRONMENT {
-        return Err(Fault::field("environment", format!("at most {MAX_ENVIRONMENT} variables are allowed")));
-    }
-    let mut bytes = 0;
-    for (name, value) in &config.environment {
-        bytes += name.len() + value.len();
-        let problem = match () {
-            () if !is_name(name) => "a name is a letter or _, then letters, digits and _",
-            () if is_refused(name) => "this variable loads code or steers the runtime and cannot be set",
-            () if value.contains('\0') => "a value cannot hold NUL",
-            () => continue,
-        };
-        return Err(Fault::field(format!("environment.{}", name.escape_debug()), problem));
-    }
-    if bytes > MAX_ENVIRONMENT_BYTES {
-        let message = format!("at most {MAX_ENVIRONMENT_BYTES} bytes of names and values are allowed");
-        return Err(Fault::field("environment", message));
-    }
-    Ok(())
-}
-
-fn is_name(name: &str) -> bool {
-    !name.starts_with(|first: char| first.is_ascii_digit())
-        && !name.is_empty()
-        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
-}
-
-fn is_refused(name: &str) -> bool {
-    REFUSED_NAMES.contains(&name) || REFUSED_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 
 fn directory(path: &str) -> Result<(), Fault> {
@@ -182,6 +156,8 @@ mod tests {
 
     use super::*;
 
+    const PYTHON: Language = Language::Python;
+
     fn config(more: Value) -> SessionConfig {
         let mut body = json!({"language": "python"});
         body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -199,8 +175,11 @@ mod tests {
         for more in [
             json!({}),
             json!({"sandbox_mode": "relaxed"}),
-            json!({"environment": {"A": "", "_b9": "a\nb", "LDX": "1", "PS1": "> "}}),
+            json!({"environment": {"A": "", "_b9": "a\nb", "LDX": "1"}}),
             json!({"resource_limits": {"max_memory_mb": 32, "max_cpu_time": 300}}),
+            json!({"language": "javascript", "resource_limits": {"max_memory_mb": 64}}),
+            json!({"language": "bash", "resource_limits": {"max_memory_mb": 16}}),
+            json!({"language": "shell", "resource_limits": {"max_memory_mb": 16}}),
         ] {
             assert_eq!(session(&config(more.clone())), Ok(()), "{more}");
         }
@@ -208,43 +187,22 @@ mod tests {
 
     #[test]
     fn the_wrong_field_is_named() {
-        let many: serde_json::Map<_, _> = (0..101).map(|i| (format!("V{i}"), json!(""))).collect();
         for (more, field) in [
-            (json!({"language": "bash"}), "language"),
             (json!({"sandbox_mode": "strict"}), "sandbox_mode"),
+            (json!({"sandbox_mode": "strict", "working_directory": "a"}), "working_directory"),
             (json!({"resource_limits": {"max_cpu_time": 0}}), "resource_limits.max_cpu_time"),
-            (json!({"resource_limits": {"max_memory_mb": 15}}), "resource_limits.max_memory_mb"),
             (json!({"resource_limits": {"max_memory_mb": 31}}), "resource_limits.max_memory_mb"),
+            (
+                json!({"language": "javascript", "resource_limits": {"max_memory_mb": 63}}),
+                "resource_limits.max_memory_mb",
+            ),
+            (json!({"language": "shell", "resource_limits": {"max_memory_mb": 15}}), "resource_limits.max_memory_mb"),
             (json!({"resource_limits": {"max_output_size": 1023}}), "resource_limits.max_output_size"),
             (json!({"resource_limits": {"max_expressions": 10_001}}), "resource_limits.max_expressions"),
-            (json!({"environment": many}), "environment"),
-            (json!({"environment": {"A": "x".repeat(32 * 1024)}}), "environment"),
-            (json!({"environment": {"A": "\0"}}), "environment.A"),
-            (json!({"environment": {"": "x"}}), "environment."),
-            (json!({"environment": {"1A": "x"}}), "environment.1A"),
-            (json!({"environment": {"A=B": "x"}}), "environment.A=B"),
-            (json!({"environment": {"é": "x"}}), "environment.é"),
-            (json!({"environment": {"A\nB": "x"}}), "environment.A\\nB"),
+            (json!({"environment": {"LD_PRELOAD": "x"}}), "environment.LD_PRELOAD"),
+            (json!({"working_directory": ".."}), "working_directory"),
         ] {
             assert_eq!(refused(session(&config(more.clone()))), field, "{more}");
-        }
-    }
-
-    #[test]
-    fn variables_that_load_code_are_refused() {
-        for name in [
-            "LD_PRELOAD",
-            "LD_LIBRARY_PATH",
-            "PYTHONPATH",
-            "PYTHONSTARTUP",
-            "NODE_OPTIONS",
-            "BASH_ENV",
-            "ENV",
-            "PATH",
-            "IFS",
-        ] {
-            let body = json!({"environment": {name: "x"}});
-            assert_eq!(refused(session(&config(body))), format!("environment.{name}"));
         }
     }
 
@@ -284,19 +242,48 @@ mod tests {
             ("é".repeat(MAX_CODE_CHARS + 1), false),
             (String::new(), false),
         ] {
-            assert_eq!(run(&code, None, None).is_ok(), fits, "{} bytes", code.len());
+            assert_eq!(run(PYTHON, &code, None).is_ok(), fits, "{} bytes", code.len());
         }
     }
 
     #[test]
     fn executions_name_the_wrong_field() {
-        assert_eq!(run("1", Some(100), None), Ok(()));
-        assert_eq!(run("1", Some(300_000), None), Ok(()));
-        assert_eq!(refused(run("1", Some(99), None)), "timeout_ms");
-        assert_eq!(refused(run("1", Some(300_001), None)), "timeout_ms");
-        assert_eq!(refused(run("1", None, Some(""))), "stdin");
+        assert_eq!(run(PYTHON, "1", Some(100)), Ok(()));
+        assert_eq!(run(PYTHON, "1", Some(300_000)), Ok(()));
+        assert_eq!(refused(run(PYTHON, "1", Some(99))), "timeout_ms");
+        assert_eq!(refused(run(PYTHON, "1", Some(300_001))), "timeout_ms");
         let request: ExecutionRequest = serde_json::from_value(json!({"code": "1", "session_id": "other123"})).unwrap();
-        assert_eq!(refused(execution(&request, "abcdefgh")), "session_id");
-        assert_eq!(execution(&request, "other123"), Ok(()));
+        assert_eq!(refused(execution(PYTHON, &request, "abcdefgh")), "session_id");
+        assert_eq!(execution(PYTHON, &request, "other123"), Ok(()));
+    }
+
+    #[test]
+    fn code_of_a_shell_holds_no_nul() {
+        for (language, fits) in
+            [(PYTHON, true), (Language::Javascript, true), (Language::Bash, false), (Language::Shell, false)]
+        {
+            assert_eq!(run(language, "# \0", None).is_ok(), fits, "{language:?}");
+            assert_eq!(question(language, QueryKind::IsComplete, "# \0".into(), None).is_ok(), fits, "{language:?}");
+        }
+    }
+
+    #[test]
+    fn cursors_count_code_points_and_lie_within_the_code() {
+        let at = |code: &str, cursor| question(PYTHON, QueryKind::Complete, code.into(), cursor).map(|it| it.cursor);
+        assert_eq!(at("é😀", None), Ok(2));
+        assert_eq!(at("é😀", Some(2)), Ok(2));
+        assert_eq!(at("", None), Ok(0));
+        assert_eq!(at("abc", Some(0)), Ok(0));
+        assert_eq!(refused(at("é😀", Some(3)).map(drop)), "cursor");
+        assert_eq!(refused(at("", Some(u64::MAX)).map(drop)), "cursor");
+        assert_eq!(refused(at(&"é".repeat(MAX_CODE_CHARS + 1), None).map(drop)), "code");
+    }
+
+    #[test]
+    fn input_is_a_text_or_an_end() {
+        assert_eq!(input(Some("a\n".into()), false), Ok(Input { text: "a\n".into(), end: false }));
+        assert_eq!(input(None, true), Ok(Input { text: String::new(), end: true }));
+        assert_eq!(input(Some(String::new()), true), Ok(Input { text: String::new(), end: true }));
+        assert_eq!(refused(input(None, false).map(drop)), "data");
     }
 }

@@ -9,7 +9,10 @@
 //! a dying gateway had half read is found again by a nonce: the answer to `hello` carries it, and what comes before
 //! that answer is dropped.
 
+use std::collections::BTreeMap;
+
 use repltool_protocol::event::{Exception, RawJson};
+use repltool_protocol::query::{QueryKind, Reply};
 use serde::{Deserialize, Serialize};
 
 /// The longest payload to a driver.
@@ -18,6 +21,10 @@ pub const MAX_TO_DRIVER: usize = 64 * 1024;
 pub const MAX_FROM_DRIVER: usize = 8 * 1024 * 1024;
 /// Digits of the length before a payload.
 pub const HEADER: usize = 8;
+/// Numbers of queries begin here; those of executions stay below.
+pub const FIRST_QUERY: u64 = 1 << 32;
+/// The most that one display may weigh, as JSON.
+pub const MAX_DISPLAY: usize = 4 * 1024 * 1024;
 /// Code is sent in one frame up to this many bytes; JSON can make six of one.
 pub const PART: usize = 8 * 1024;
 
@@ -54,7 +61,41 @@ pub enum ToDriver<'a> {
         /// Messages up to this number are stored.
         #[serde(skip_serializing_if = "Option::is_none")]
         ack: Option<u64>,
+        /// Where the program reads from.
+        stdin: StdinMode,
     },
+    /// A question, while nothing runs; answered by [`FromDriver::Reply`].
+    Query {
+        /// At least [`FIRST_QUERY`], so that it is no execution's.
+        n: u64,
+        /// What is asked.
+        kind: QueryKind,
+        /// The code, if it was not sent in parts.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        code: Option<&'a str>,
+        /// How many parts were sent.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        parts: Option<usize>,
+        /// In code points.
+        cursor: u64,
+    },
+    /// Messages up to this number are stored; whoever waits for that goes on.
+    Ack {
+        /// The number.
+        m: u64,
+    },
+}
+
+/// Where an execution's standard input comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StdinMode {
+    /// End of file at once.
+    None,
+    /// The pipe, which holds what the request brought. Nobody is asked.
+    Pipe,
+    /// The pipe; the interpreter's own input functions ask first.
+    Ask,
 }
 
 /// Driver to gateway.
@@ -81,6 +122,37 @@ pub enum FromDriver {
         nonce: String,
         /// The last execution that has ended; 0 if none has.
         last: u64,
+    },
+    /// Something to show. The program waits until it is stored.
+    Display {
+        /// Number among the messages that are repeated until acknowledged.
+        m: u64,
+        /// The execution that runs; 0 if none does.
+        n: u64,
+        /// MIME type to value.
+        data: BTreeMap<String, serde_json::Value>,
+        /// Hints for showing it.
+        #[serde(default)]
+        metadata: BTreeMap<String, serde_json::Value>,
+    },
+    /// The program asks for input, and waits.
+    InputRequest {
+        /// Number among the messages that are repeated until acknowledged.
+        m: u64,
+        /// The execution that runs; 0 if none does.
+        n: u64,
+        /// At most 4 KiB.
+        prompt: String,
+        /// Whether what is typed should stay hidden.
+        #[serde(default)]
+        password: bool,
+    },
+    /// Answers `query`.
+    Reply {
+        /// The query.
+        n: u64,
+        /// The answer.
+        body: Reply,
     },
     /// An execution has ended.
     Done(Box<Done>),
@@ -110,7 +182,7 @@ pub struct Done {
     /// The result was cut.
     #[serde(default)]
     pub truncated: bool,
-    /// CLOCK_MONOTONIC at the end of the user's code, in nanoseconds.
+    /// CLOCK_MONOTONIC at the end of the user's code, in nanoseconds; 0 from a driver that has no such clock.
     pub end_ns: u64,
 }
 
@@ -227,13 +299,25 @@ fn check_sizes(message: &FromDriver) -> Result<(), ControlError> {
     // The driver counts characters of a repr and bytes of a message; four bytes a character is the most.
     const TEXT_BYTES: usize = 4 * TEXT;
     const RESULT: usize = 1024 * 1024;
-    let FromDriver::Done(done) = message else { return Ok(()) };
-    let exception = done.exception.as_ref();
-    let traceback: usize = exception.map_or(0, |it| it.traceback.iter().map(|line| line.len() + 1).sum());
-    let fits = done.result.0.get().len() <= 2 * RESULT
-        && done.result_text.as_ref().is_none_or(|text| text.len() <= TEXT_BYTES)
-        && exception.is_none_or(|it| it.message.len() <= TEXT_BYTES && it.name.len() <= TEXT)
-        && traceback <= TEXT_BYTES;
+    const PROMPT: usize = 4 * 1024;
+    const MATCHES: usize = 500;
+    let fits = match message {
+        FromDriver::Done(done) => {
+            let exception = done.exception.as_ref();
+            let traceback: usize = exception.map_or(0, |it| it.traceback.iter().map(|line| line.len() + 1).sum());
+            done.result.0.get().len() <= 2 * RESULT
+                && done.result_text.as_ref().is_none_or(|text| text.len() <= TEXT_BYTES)
+                && exception.is_none_or(|it| it.message.len() <= TEXT_BYTES && it.name.len() <= TEXT)
+                && traceback <= TEXT_BYTES
+        }
+        FromDriver::InputRequest { prompt, .. } => prompt.len() <= PROMPT,
+        FromDriver::Reply { body: Reply::Complete(it), .. } => it.matches.len() <= MATCHES,
+        FromDriver::Reply { body: Reply::Inspect(it), .. } => {
+            it.data.iter().map(|(mime, text)| mime.len() + text.len()).sum::<usize>() <= TEXT_BYTES
+        }
+        // A display is weighed where it is counted; its frame is bounded.
+        _ => true,
+    };
     if fits { Ok(()) } else { Err(ControlError::Oversized) }
 }
 

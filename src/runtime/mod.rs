@@ -5,8 +5,11 @@
 //!   boot ─▶ ready ⇄ running ─▶ (exit reported by init) ─▶ gone (told by the supervisor, after every process has ended)
 //! ```
 
+mod asks;
+pub mod bash;
 pub mod control;
 pub mod files;
+pub mod javascript;
 mod meters;
 mod pipes;
 pub mod python;
@@ -15,16 +18,19 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use repltool_protocol::event::StreamName;
+use repltool_protocol::event::{Limit, StreamName};
 use rustix::net::{RecvFlags, SendFlags};
 use tokio::io::unix::AsyncFd;
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 
-use crate::supervisor::handle::{CreateError, Delivered, SupervisorHandle};
-use crate::supervisor::link::init::{Ask, ExitStatus, MAX_PACKET_BYTES, Tell};
+use crate::supervisor::handle::{CreateError, Delivered, News, SupervisorHandle};
+use crate::supervisor::link::init::ExitStatus;
 use crate::supervisor::link::{self, Create, Exited, SandboxId};
 use control::{ControlError, Decoder, FromDriver, ToDriver};
+use files::FileAnswer;
+use meters::Counters;
 use meters::Meters;
+pub use meters::Used;
 use pipes::Pipe;
 
 /// An interpreter of this host.
@@ -54,13 +60,21 @@ pub enum KernelEvent {
     DriverFault(ControlError),
     /// Init has done what it was asked, or found nothing to do it to.
     Asked(u64),
+    /// Init has answered an ask about files.
+    File {
+        /// The number of the ask.
+        id: u64,
+        /// The answer.
+        answer: FileAnswer,
+    },
+    /// A limit that the supervisor watches has struck.
+    Limit(Limit),
+    /// The supervisor has measured: [`Kernel::used`] is up to date.
+    Measured,
     /// The interpreter has ended; the sandbox ends with it.
     Ended(ExitStatus),
     /// Every process of the sandbox is gone.
-    Gone {
-        /// Whether Linux killed for memory in it.
-        out_of_memory: bool,
-    },
+    Gone(Exited),
 }
 
 /// Why there is no kernel.
@@ -93,6 +107,7 @@ pub struct Kernel {
     init: AsyncFd<OwnedFd>,
     init_open: bool,
     exit: Option<oneshot::Receiver<Exited>>,
+    news: mpsc::Receiver<News>,
     exit_status: Option<ExitStatus>,
     /// Set once every process is gone and while what they left is still being told.
     gone: Option<Exited>,
@@ -115,11 +130,14 @@ impl Kernel {
         let ready = async {
             loop {
                 match kernel.next(true).await {
-                    KernelEvent::Driver(FromDriver::Ready { .. }) => return Ok(()),
-                    KernelEvent::Gone { .. } | KernelEvent::DriverFault(_) => return Err(BootError::Ended),
+                    KernelEvent::Driver(FromDriver::Ready { m, .. }) => {
+                        kernel.note_stored(m);
+                        return Ok(());
+                    }
+                    KernelEvent::Gone(_) | KernelEvent::DriverFault(_) => return Err(BootError::Ended),
                     // Nothing of the user's runs yet, so there is nothing to lose in what it says.
                     KernelEvent::Output(stream) => drop(kernel.discard(stream)),
-                    KernelEvent::Driver(_) | KernelEvent::Asked(_) | KernelEvent::Ended(_) => {}
+                    _ => {}
                 }
             }
         };
@@ -134,7 +152,13 @@ impl Kernel {
     /// # Errors
     /// An error of epoll(7).
     pub fn new(supervisor: SupervisorHandle, delivered: Delivered) -> io::Result<Self> {
-        let Delivered { held, fds, exit } = delivered;
+        let Delivered { held, fds, exit, news } = delivered;
+        let counters = Counters {
+            cpu: fds.cpu,
+            memory_peak: fds.memory_peak,
+            oom_kills: fds.oom_kills,
+            refused_forks: fds.refused_forks,
+        };
         Ok(Self {
             sandbox: held.sandbox,
             supervisor,
@@ -146,9 +170,10 @@ impl Kernel {
             init: link::register(fds.init)?,
             init_open: true,
             exit: Some(exit),
+            news,
             exit_status: None,
             gone: None,
-            meters: Meters::new(fds.cpu, fds.memory_peak),
+            meters: Meters::new(counters, held.begun),
             next_ask: 1,
             stored: 0,
         })
@@ -178,8 +203,8 @@ impl Kernel {
                 }
             }
             if let Some(exited) = self.gone.take() {
-                self.meters.close(&exited);
-                return KernelEvent::Gone { out_of_memory: exited.out_of_memory };
+                self.meters.take(Used::of(&exited));
+                return KernelEvent::Gone(exited);
             }
             let exit = async {
                 match &mut self.exit {
@@ -199,15 +224,19 @@ impl Kernel {
                     Err(error) => { self.control_open = false; return KernelEvent::DriverFault(ControlError::Io(error)); }
                 },
                 ready = self.init.readable(), if self.init_open => match ready {
-                    Ok(mut ready) => match read_init(self.init.get_ref().as_fd()) {
-                        Ok(Some(Tell::Done { id, .. })) => return KernelEvent::Asked(id),
-                        Ok(Some(Tell::Exit(status))) => { self.exit_status = Some(status); return KernelEvent::Ended(status); }
-                        Ok(Some(Tell::Hello { .. } | Tell::File { .. })) => {}
-                        Ok(None) => self.init_open = false,
+                    Ok(mut ready) => match asks::receive(self.init.get_ref().as_fd()) {
+                        Ok(told) => if let Some(event) = self.heard(told) { return event; },
                         Err(error) if error.kind() == io::ErrorKind::WouldBlock => ready.clear_ready(),
                         Err(_) => self.init_open = false,
                     },
                     Err(_) => self.init_open = false,
+                },
+                Some(news) = self.news.recv() => match news {
+                    News::Limit(limit) => return KernelEvent::Limit(limit),
+                    News::Measured(measured) => {
+                        self.meters.take(measured.into());
+                        return KernelEvent::Measured;
+                    }
                 },
                 exited = exit => {
                     self.exit = None;
@@ -225,10 +254,9 @@ impl Kernel {
         {
         }
         self.control_open = false;
-        while let Ok(Some(tell)) = read_init(self.init.get_ref().as_fd()) {
-            if let Tell::Exit(status) = tell {
-                self.exit_status = Some(status);
-            }
+        // Answers to asks mean nothing any more; how the program ended is noted on the way.
+        while let Ok(told) = asks::receive(self.init.get_ref().as_fd()) {
+            self.heard(told);
         }
         self.init_open = false;
     }
@@ -290,6 +318,26 @@ impl Kernel {
         }
     }
 
+    /// Sends step `i` of code: all of it by `message(code, none)` if it is short, else part `i`, and after the last part
+    /// `message(none, parts)`.
+    ///
+    /// # Errors
+    /// As [`Self::tell`].
+    pub fn send_code<'a>(
+        &mut self,
+        n: u64,
+        code: &'a str,
+        i: usize,
+        message: impl FnOnce(Option<&'a str>, Option<usize>) -> ToDriver<'a>,
+    ) -> Result<(), ControlError> {
+        match control::parts(code).nth(i) {
+            Some(whole) if whole.len() == code.len() => self.tell(&message(Some(code), None)),
+            Some(s) => self.tell(&ToDriver::Part { n, i, s }),
+            None if i == 0 => self.tell(&message(Some(code), None)),
+            None => self.tell(&message(None, Some(i))),
+        }
+    }
+
     /// Begins to synchronise with a driver that another gateway spoke to; [`FromDriver::Hello`] follows.
     ///
     /// # Errors
@@ -300,38 +348,24 @@ impl Kernel {
         self.tell(&ToDriver::Hello { nonce: &nonce })
     }
 
-    /// Asks init to interrupt the program; [`KernelEvent::Asked`] with this number follows.
-    pub fn interrupt(&mut self) -> u64 {
-        self.ask(|id| Ask::Interrupt { id })
-    }
-
-    /// Asks init to kill every process but the interpreter; [`KernelEvent::Asked`] with this number follows.
-    pub fn kill_rest(&mut self) -> u64 {
-        self.ask(|id| Ask::KillRest { id })
-    }
-
-    fn ask(&mut self, ask: impl FnOnce(u64) -> Ask) -> u64 {
-        let id = self.next_ask;
-        self.next_ask += 1;
-        let packet = serde_json::to_vec(&ask(id)).unwrap_or_default();
-        // A full or closed socket means that init does not answer, which its caller waits for only so long.
-        let _ = rustix::net::send(self.init.get_ref(), &packet, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
-        id
-    }
-
-    /// Numbers asks after those of an earlier gateway, so that no late answer is taken for one of ours.
-    pub fn number_asks_from(&mut self, first: u64) {
-        self.next_ask = first;
-    }
-
     /// Counts what is used from now on.
     pub fn begin_usage(&mut self) {
         self.meters.begin();
     }
 
-    /// CPU time in milliseconds and peak memory in bytes since [`Self::begin_usage`]; 0 where the host does not count.
-    pub fn usage(&self) -> (u64, u64) {
+    /// What was used since [`Self::begin_usage`].
+    pub fn used(&self) -> Used {
         self.meters.read()
+    }
+
+    /// Whether [`Self::used`] is up to date at any time. Else the supervisor measures.
+    pub fn has_counters(&self) -> bool {
+        self.meters.has_counters()
+    }
+
+    /// Has the supervisor measure; [`KernelEvent::Measured`] follows.
+    pub fn measure(&self) {
+        self.supervisor.measure(self.sandbox);
     }
 
     /// Kills every process of the sandbox; [`KernelEvent::Gone`] follows.
@@ -355,18 +389,4 @@ fn read_control(socket: BorrowedFd<'_>, decoder: &mut Decoder) -> io::Result<usi
     let (got, _) = rustix::net::recv(socket, &mut bytes[..], RecvFlags::DONTWAIT)?;
     decoder.fill(&bytes[..got]);
     Ok(got)
-}
-
-/// One packet of init; `None` at the end. A packet that cannot be read is passed over.
-fn read_init(socket: BorrowedFd<'_>) -> io::Result<Option<Tell>> {
-    let mut bytes = [0; MAX_PACKET_BYTES];
-    loop {
-        let (got, _) = rustix::net::recv(socket, &mut bytes[..], RecvFlags::DONTWAIT)?;
-        if got == 0 {
-            return Ok(None);
-        }
-        if let Ok(tell) = serde_json::from_slice(&bytes[..got]) {
-            return Ok(Some(tell));
-        }
-    }
 }

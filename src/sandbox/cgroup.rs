@@ -26,6 +26,7 @@ use std::{
 };
 
 use meter::{CpuMeter, Meter, Meters};
+use serde::{Deserialize, Serialize};
 
 pub use v1::V1;
 pub use v2::V2;
@@ -79,6 +80,7 @@ pub enum CgroupError {
 /// What v1 and v2 do each in its own way.
 trait Layout {
     fn has_memory(&self) -> bool;
+    fn has_processes(&self) -> bool;
     fn create(&self, name: &str, limits: &Limits) -> Result<Group, CgroupError>;
     fn sweep(&self);
     fn shutdown(&self);
@@ -138,6 +140,11 @@ impl Host {
         self.layout().is_some_and(Layout::has_memory)
     }
 
+    /// Tells whether groups hold the number of processes to its limit, and count what they refuse.
+    pub fn has_processes(&self) -> bool {
+        self.layout().is_some_and(Layout::has_processes)
+    }
+
     /// Removes the server's own folder and undoes what `discover` changed, as far as no sandbox is left in it.
     /// Best effort: what stays is swept by the next server.
     pub fn shutdown(&self) {
@@ -171,6 +178,22 @@ pub struct Usage {
     pub memory_peak: Option<u64>,
     /// Processes killed because the memory limit was reached.
     pub oom_kills: Option<u64>,
+    /// Processes and threads that were refused because there were as many as allowed.
+    pub refused_forks: Option<u64>,
+}
+
+/// A counter that can be handed to somebody else: a file to be read from its beginning, again and again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Counter {
+    /// CPU time: `cpuacct.usage`, one number of nanoseconds, or `cpu.stat`, whose field `usage_usec` is in microseconds.
+    Cpu,
+    /// The peak of memory, one number of bytes; it starts anew when something is written to it. Linux has it on v2 from
+    /// 5.19, and lets it be written from 6.12 on.
+    MemoryPeak,
+    /// The field `oom_kill` of `memory.oom_control` or `memory.events`.
+    OomKills,
+    /// The field `max` of `pids.events`.
+    RefusedForks,
 }
 
 /// The cgroup of one sandbox. Dropping it removes what is empty by then; call `remove` until it says true.
@@ -215,25 +238,43 @@ impl Group {
         self.kill.as_ref().is_some_and(|file| fs::write(file, "1").is_ok())
     }
 
-    /// Reads the account. The first reading opens up to four files, which stay open with the group; later ones cost a few
+    /// CPU time of all processes, living and dead; `None` if the host does not count it.
+    pub fn cpu_time(&self) -> Option<Duration> {
+        self.meters.cpu.as_ref().and_then(CpuMeter::read)
+    }
+
+    /// As [`Usage::memory_peak`].
+    pub fn memory_peak(&self) -> Option<u64> {
+        self.meters.memory_peak.as_ref().and_then(Meter::number)
+    }
+
+    /// As [`Usage::oom_kills`].
+    pub fn oom_kills(&self) -> Option<u64> {
+        self.meters.oom.as_ref().and_then(|meter| meter.field("oom_kill"))
+    }
+
+    /// As [`Usage::refused_forks`].
+    pub fn refused_forks(&self) -> Option<u64> {
+        self.meters.refused_forks.as_ref().and_then(|meter| meter.field("max"))
+    }
+
+    /// Reads the account. The first reading opens up to five files, which stay open with the group; later ones cost a few
     /// microseconds.
     pub fn usage(&self) -> Usage {
-        let meters = &self.meters;
         Usage {
-            cpu: meters.cpu.as_ref().and_then(CpuMeter::read).unwrap_or_default(),
-            memory_current: meters.memory_current.as_ref().and_then(Meter::number),
-            memory_peak: meters.memory_peak.as_ref().and_then(Meter::number),
-            oom_kills: meters.oom.as_ref().and_then(|meter| meter.field("oom_kill")),
+            cpu: self.cpu_time().unwrap_or_default(),
+            memory_current: self.meters.memory_current.as_ref().and_then(Meter::number),
+            memory_peak: self.memory_peak(),
+            oom_kills: self.oom_kills(),
+            refused_forks: self.refused_forks(),
         }
     }
 
-    /// Opens the counters of CPU time and of the memory peak for somebody else to read: the first is `cpuacct.usage` or
-    /// `cpu.stat`, the second starts anew when something is written to it. Linux has the second on v2 from 5.19, and lets
-    /// it be written from 6.12 on: before, it is read-only or left out.
+    /// Opens the counters that this host has for somebody else to read, in the order of [`Counter`].
     ///
     /// # Errors
-    /// Those of open(2).
-    pub fn open_meters(&self) -> io::Result<Vec<File>> {
+    /// Those of open(2), but for files that do not exist: these counters are left out.
+    pub fn open_meters(&self) -> io::Result<Vec<(Counter, File)>> {
         self.meters.open()
     }
 

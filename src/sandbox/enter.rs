@@ -14,6 +14,7 @@ use landlock::ABI;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags, openat};
 use rustix::net::{RecvFlags, SendFlags, recv, send};
+use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{DumpableBehavior, Pid, Signal, set_dumpable_behavior, set_parent_process_death_signal, umask};
 use rustix::thread::{
     CapabilitiesSecureBits, CapabilitySet, CapabilitySets, Gid, Uid, UnshareFlags, clear_ambient_capability_set,
@@ -22,11 +23,12 @@ use rustix::thread::{
 };
 
 use super::error::{At, Failure, Step};
+use super::init::{self, Held, stdin};
 use super::policy::Network;
 use super::root::Parts;
 use super::spawn::{Theirs, note};
 use super::sys::{self, Forked};
-use super::{Identity, Request, init, payload};
+use super::{Identity, Interrupt, Request, payload};
 
 /// Uid and gid of the program, inside.
 pub(super) const PAYLOAD_ID: u32 = 1000;
@@ -46,8 +48,10 @@ pub(super) struct Entry<'a> {
     pub(super) filter: &'a [libc::sock_filter],
     pub(super) network: Network,
     pub(super) landlock: ABI,
-    /// Nothing else holds memory to its limit.
-    pub(super) limit_address_space: bool,
+    /// A cgroup holds memory to its limit.
+    pub(super) memory_is_counted: bool,
+    /// A cgroup holds the number of processes to its limit.
+    pub(super) processes_are_counted: bool,
     pub(super) parts: &'a Parts<'a>,
     pub(super) wires: &'a Theirs,
 }
@@ -63,7 +67,7 @@ pub(super) fn start(entry: &Entry<'_>) -> io::Result<(i32, OwnedFd)> {
 
 /// Runs a part in a copy of this process, reports how it failed, and ends the copy. A panic must not unwind into code
 /// that would go on as a second supervisor.
-fn stay(entry: &Entry<'_>, part: fn(&Entry<'_>) -> Result<Infallible, Failure>) -> ! {
+fn stay(entry: &Entry<'_>, part: impl FnOnce(&Entry<'_>) -> Result<Infallible, Failure>) -> ! {
     let failure = match catch_unwind(AssertUnwindSafe(|| part(entry))) {
         Ok(Ok(never)) => match never {},
         Ok(Err(failure)) => failure,
@@ -94,18 +98,43 @@ fn become_init(entry: &Entry<'_>) -> Result<Infallible, Failure> {
         let _ = forbid_user_namespaces(proc);
     }
     lock_capabilities().at(Step::Capabilities)?;
+    let (held, theirs) = make_ends(entry, inside.proc).at(Step::Stdio)?;
     // SAFETY: this process has one thread, being itself the child of a clone, and `stay` never returns.
     let leader = match unsafe { sys::clone_process(0) }.at(Step::Fork)? {
-        Forked::Child => stay(entry, payload::run),
+        Forked::Child => stay(entry, |entry| payload::run(entry, &theirs)),
         Forked::Parent { pid, .. } => Pid::from_raw(pid).ok_or(Failure { step: Step::Fork, errno: libc::ESRCH })?,
     };
-    serve(entry, leader, inside.proc)
+    serve(entry, leader, held)
 }
 
 fn wait_for_go(sync: &OwnedFd) -> io::Result<()> {
     let mut go = [0; 1];
     let (length, _) = recv(sync, &mut go, RecvFlags::empty())?;
     if length == 1 { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::EPIPE)) }
+}
+
+/// Ends of pipes between init and the program.
+pub(super) struct Ends {
+    /// Of standard input.
+    pub(super) stdin: OwnedFd,
+    /// Of the pipe by which it is interrupted, if it is.
+    pub(super) bell: Option<OwnedFd>,
+}
+
+/// Makes these pipes, and all that init is to hold of them and beside them.
+fn make_ends(entry: &Entry<'_>, proc: Option<OwnedFd>) -> io::Result<(Held, Ends)> {
+    let (their_bell, bell) = match entry.request.interrupt {
+        Interrupt::Program | Interrupt::Group => (None, None),
+        Interrupt::Byte => {
+            let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
+            rustix::io::ioctl_fionbio(&write, true)?;
+            (Some(read), Some(write))
+        }
+    };
+    let socket = entry.wires.init.try_clone()?;
+    let workdir = entry.parts.workdir().try_clone_to_owned()?;
+    let held = Held { socket, workdir, stdin: stdin::Ends::open()?, proc, bell };
+    Ok((held, Ends { stdin: stdin::open_for_program()?, bell: their_bell }))
 }
 
 /// Becomes one of the two inner ids, with no supplementary groups; nothing to do where there is one id only.
@@ -174,59 +203,60 @@ pub(super) fn keep_capabilities(kept: CapabilitySet) -> io::Result<()> {
 }
 
 /// Gives up all that init does not need, and serves as init for good.
-fn serve(entry: &Entry<'_>, leader: Pid, proc: Option<OwnedFd>) -> Result<Infallible, Failure> {
+fn serve(entry: &Entry<'_>, leader: Pid, mut held: Held) -> Result<Infallible, Failure> {
     let kept = match entry.request.identity {
         Identity::Mapped { .. } => CapabilitySet::KILL | CapabilitySet::SETUID | CapabilitySet::SETGID,
         Identity::Single => CapabilitySet::empty(),
     };
     keep_capabilities(kept).at(Step::Capabilities)?;
     let _ = rustix::thread::set_name(c"sandbox-init");
-    let (socket, proc) = keep_descriptors(&entry.wires.init, proc).at(Step::Stdio)?;
-    init::run(socket, proc, leader)
+    keep_descriptors(&mut held).at(Step::Stdio)?;
+    init::run(held, leader, entry.request.identity, entry.request.interrupt)
 }
 
-/// Closes every descriptor but these two, whatever the supervisor had open. Thereby the supervisor sees the end of
-/// `sync` when the program is executed.
-fn keep_descriptors(socket: &OwnedFd, proc: Option<OwnedFd>) -> io::Result<(OwnedFd, Option<OwnedFd>)> {
-    const SOCKET: RawFd = 3;
-    const PROC: RawFd = 4;
+/// Gives these the lowest numbers and closes every other descriptor, whatever the supervisor had open. Thereby the
+/// supervisor sees the end of `sync` when the program is executed.
+fn keep_descriptors(held: &mut Held) -> io::Result<()> {
+    const FIRST: RawFd = 3;
     let null = high(open_null()?.as_fd())?;
-    let socket = high(socket.as_fd())?;
-    let proc = proc.map(|proc| high(proc.as_fd())).transpose()?;
-    let kept = [(0, Some(&null)), (1, Some(&null)), (2, Some(&null)), (SOCKET, Some(&socket)), (PROC, proc.as_ref())];
-    for (number, source) in kept {
-        if let Some(source) = source {
-            // SAFETY: this copy of the supervisor uses none of the owners that it was copied with, and drops none: it
-            // ends in `init::run`, which never returns.
-            unsafe { sys::place(source.as_fd(), number) }?;
-        }
+    let kept = held.descriptors();
+    let sources = kept.iter().map(|fd| high(fd.as_fd())).collect::<io::Result<Vec<_>>>()?;
+    for number in 0..FIRST {
+        // SAFETY: this copy of the supervisor uses none of the owners that it was copied with, and drops none: it ends in
+        // `init::run`, which never returns.
+        unsafe { sys::place(null.as_fd(), number) }?;
     }
-    let first = if proc.is_some() { PROC + 1 } else { PROC };
-    std::mem::forget((null, socket, proc));
+    let mut number = FIRST;
+    for (own, source) in kept.into_iter().zip(&sources) {
+        // SAFETY: as above; those in `held` are forgotten before they are used again.
+        unsafe { sys::place(source.as_fd(), number) }?;
+        // SAFETY: it was placed there, and has no other owner.
+        std::mem::forget(std::mem::replace(own, unsafe { OwnedFd::from_raw_fd(number) }));
+        number += 1;
+    }
+    std::mem::forget((null, sources));
     // SAFETY: as above; the owners made here are forgotten.
-    unsafe { sys::close_range(first, RawFd::MAX) }?;
-    // SAFETY: both numbers were placed above and have no other owner.
-    let own = |number| unsafe { OwnedFd::from_raw_fd(number) };
-    Ok((own(SOCKET), (first > PROC).then(|| own(PROC))))
+    unsafe { sys::close_range(number, RawFd::MAX) }
 }
 
 /// Puts the program's descriptors where it expects them and closes all others but `sync`, which exec closes. Whatever the
 /// supervisor had open would else use up the program's own limit before it starts.
-pub(super) fn arrange_stdio(wires: &Theirs) -> io::Result<()> {
-    let null = high(open_null()?.as_fd())?;
-    let sources = [null.as_fd(), wires.stdout.as_fd(), wires.stderr.as_fd(), wires.control.as_fd()];
+pub(super) fn arrange_stdio(wires: &Theirs, ends: &Ends) -> io::Result<()> {
+    let mut sources = vec![&ends.stdin, &wires.stdout, &wires.stderr, &wires.control];
+    sources.extend(&ends.bell);
     // Their present numbers may be among those that are to be filled.
-    let sources = sources.map(high);
-    for (number, source) in (0..).zip(sources) {
-        let source = source?;
+    let sources = sources.into_iter().map(|fd| high(fd.as_fd())).collect::<io::Result<Vec<_>>>()?;
+    let mut number = 0;
+    for source in &sources {
         // SAFETY: the only owners of these numbers are those that this copy of the supervisor was copied with. It neither
         // uses nor drops them but for `sync`, which was given a high number.
         unsafe { sys::place(source.as_fd(), number) }?;
+        number += 1;
     }
-    drop(null);
+    drop(sources);
     let sync = wires.sync.as_raw_fd();
     // SAFETY: as above; what this function owned is dropped.
-    unsafe { sys::close_range(4, sync - 1) }?;
+    unsafe { sys::close_range(number, sync - 1) }?;
     // SAFETY: as above.
     unsafe { sys::close_range(sync + 1, RawFd::MAX) }
 }

@@ -1,37 +1,79 @@
-//! Pid 1 of every sandbox: reaps, passes signals on, and tells how the program ended.
+//! Pid 1 of every sandbox: reaps, passes signals on, feeds standard input, opens files for the outside, and tells how the
+//! program ended.
 //!
-//! It is a copy of the supervisor that holds two descriptors of its own and never executes anything. It takes packets
-//! from the gateway ([`super::init_link`]) and trusts nothing from inside: it reads no memory, file or socket of the
-//! program. When the program ends, init ends, and Linux kills what else is in its pid namespace.
+//! It is a copy of the supervisor that holds a handful of descriptors and never executes anything. It takes packets from
+//! the gateway ([`super::init_link`]) and trusts nothing from inside: it reads no memory, file or socket of the program.
+//! When the program ends, init ends, and Linux kills what else is in its pid namespace.
 
-use std::collections::{BTreeSet, VecDeque};
+mod files;
+mod list;
+mod processes;
+pub(super) mod stdin;
+mod work;
+
+use std::collections::VecDeque;
+use std::io;
 use std::os::fd::OwnedFd;
 
 use nix::sys::signal::{SigSet, Signal as NixSignal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{Dir, Mode, OFlags, openat};
-use rustix::io::Errno;
+use rustix::io::{Errno, write};
 use rustix::net::{RecvFlags, SendFlags, recv, send};
-use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, wait};
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, kill_process_group, wait};
 
-use super::init_link::{Ask, ExitStatus, MAX_PACKET_BYTES, Outcome, Tell, VERSION};
-use super::sys;
+use self::files::{Files, Worker};
+use self::processes::Processes;
+use self::stdin::Stdin;
+use super::init_link::{Ask, ExitStatus, FileAsk, MAX_PACKET_BYTES, Outcome, Tell, VERSION};
+use super::{Identity, Interrupt, sys};
 
 /// Answers that wait for room in the socket. While there are as many, no question is read.
 const MAX_OUTBOX: usize = 16;
-/// How often `kill_rest` looks for processes that were forked meanwhile. Two suffice unless something forks on purpose.
-const MAX_ROUNDS: usize = 32;
-/// How often, a millisecond apart, `kill_rest` looks whether what it killed is dead.
-const DEATH_ROUNDS: usize = 250;
 /// How long the last packet may wait for room, in seconds. The exit code tells the same.
 const LAST_WORD_S: i64 = 1;
 
-/// Serves as pid 1 until the program ends. All signals are blocked already; `proc` is a detached, complete `/proc`.
-pub(super) fn run(socket: OwnedFd, proc: Option<OwnedFd>, leader: Pid) -> ! {
-    let mut init = Init { socket: Some(socket), proc, leader, outbox: VecDeque::new() };
+/// Copies of init that live at once, at most.
+pub(super) const MAX_COPIES: u32 = 8;
+
+/// All that init keeps.
+pub(super) struct Held {
+    /// To the gateway; non-blocking.
+    pub(super) socket: OwnedFd,
+    /// The working directory; a path only.
+    pub(super) workdir: OwnedFd,
+    /// Of the program's standard input.
+    pub(super) stdin: stdin::Ends,
+    /// A detached, complete `/proc`, where there can be one.
+    pub(super) proc: Option<OwnedFd>,
+    /// The write end of the program's interrupt pipe, if it has one; non-blocking.
+    pub(super) bell: Option<OwnedFd>,
+}
+
+impl Held {
+    /// Every descriptor in it.
+    pub(super) fn descriptors(&mut self) -> Vec<&mut OwnedFd> {
+        let Self { socket, workdir, stdin, proc, bell } = self;
+        let sometimes = [stdin.write.as_mut(), proc.as_mut(), bell.as_mut()];
+        [socket, workdir, &mut stdin.read].into_iter().chain(sometimes.into_iter().flatten()).collect()
+    }
+}
+
+/// Serves as pid 1 until the program ends. All signals are blocked already.
+pub(super) fn run(held: Held, leader: Pid, identity: Identity, interrupt: Interrupt) -> ! {
+    let mut init = Init {
+        socket: Some(held.socket),
+        outbox: VecDeque::new(),
+        processes: Processes { proc: held.proc, leader },
+        interrupt,
+        bell: held.bell,
+        stdin: Some(Stdin::new(held.stdin)),
+        files: Files::new(held.workdir, identity),
+    };
     init.tell(&Tell::Hello { version: VERSION });
     let status = init.serve();
+    init.files.end();
     init.tell(&Tell::Exit(status));
     init.last_word();
     sys::exit_now(match status {
@@ -43,9 +85,13 @@ pub(super) fn run(socket: OwnedFd, proc: Option<OwnedFd>, leader: Pid) -> ! {
 struct Init {
     /// `None` once nobody holds the other end.
     socket: Option<OwnedFd>,
-    proc: Option<OwnedFd>,
-    leader: Pid,
     outbox: VecDeque<Vec<u8>>,
+    processes: Processes,
+    interrupt: Interrupt,
+    bell: Option<OwnedFd>,
+    /// `None` in a copy that does something with files.
+    stdin: Option<Stdin>,
+    files: Files,
 }
 
 impl Init {
@@ -60,16 +106,10 @@ impl Init {
             if let Some(status) = self.reap() {
                 return status;
             }
+            self.files.kill_the_late();
+            self.feed();
             self.flush();
-            let wanted = if self.outbox.is_empty() { PollFlags::IN } else { PollFlags::IN | PollFlags::OUT };
-            let wanted = if self.outbox.len() < MAX_OUTBOX { wanted } else { PollFlags::OUT };
-            let mut ready = vec![PollFd::new(&signals, PollFlags::IN)];
-            ready.extend(self.socket.as_ref().map(|socket| PollFd::new(socket, wanted)));
-            if poll(&mut ready, None).is_err() {
-                continue;
-            }
-            let events = ready.get(1).map_or(PollFlags::empty(), PollFd::revents);
-            drop(ready);
+            let Some(events) = self.wait_for_events(&signals) else { continue };
             // What is signalled does not matter: `reap` asks.
             while matches!(signals.read_signal(), Ok(Some(_))) {}
             if events.contains(PollFlags::IN) {
@@ -80,12 +120,30 @@ impl Init {
         }
     }
 
+    /// Returns what there is on the socket; `None` for a failed wait.
+    fn wait_for_events(&self, signals: &SignalFd) -> Option<PollFlags> {
+        let wanted = if self.outbox.is_empty() { PollFlags::IN } else { PollFlags::IN | PollFlags::OUT };
+        let wanted = if self.outbox.len() < MAX_OUTBOX { wanted } else { PollFlags::OUT };
+        let mut ready = vec![PollFd::new(signals, PollFlags::IN)];
+        ready.extend(self.socket.as_ref().map(|socket| PollFd::new(socket, wanted)));
+        let pipe = self.stdin.as_ref().and_then(Stdin::wants_room);
+        ready.extend(pipe.map(|pipe| PollFd::new(pipe, PollFlags::OUT)));
+        let timeout = self.files.patience_s().map(|tv_sec| Timespec { tv_sec, tv_nsec: 0 });
+        poll(&mut ready, timeout.as_ref()).ok()?;
+        let socket = self.socket.as_ref().and_then(|_| ready.get(1));
+        Some(socket.map_or(PollFlags::empty(), PollFd::revents))
+    }
+
     /// Reaps all that are dead. Returns how the program ended, if it did.
-    fn reap(&self) -> Option<ExitStatus> {
+    fn reap(&mut self) -> Option<ExitStatus> {
         loop {
             match wait(WaitOptions::NOHANG) {
-                Ok(Some((pid, status))) if pid == self.leader => return Some(exit_status(status)),
-                Ok(Some(_)) | Err(Errno::INTR) => {}
+                Ok(Some((pid, status))) if pid == self.processes.leader => return Some(exit_status(status)),
+                Ok(Some((pid, status))) => {
+                    let answer = self.files.ended(pid, status.exit_status());
+                    answer.into_iter().for_each(|answer| self.tell(&answer));
+                }
+                Err(Errno::INTR) => {}
                 Ok(None) => return None,
                 // No child at all: the program was reaped by somebody else, which cannot be.
                 Err(_) => return Some(ExitStatus::Signal(libc::SIGKILL)),
@@ -99,75 +157,77 @@ impl Init {
         let Ok((kept, length)) = recv(socket, &mut packet, RecvFlags::DONTWAIT | RecvFlags::TRUNC) else { return };
         let Some(packet) = packet.get(..kept).filter(|_| kept == length) else { return };
         let Ok(ask) = serde_json::from_slice(packet) else { return };
-        let (id, outcome) = match ask {
-            Ask::Interrupt { id } => (id, self.interrupt()),
-            Ask::KillRest { id } => (id, self.kill_rest()),
-            Ask::Stdin { id, .. } | Ask::FreshStdin { id } | Ask::File { id, .. } => (id, Outcome::Void),
-        };
-        self.tell(&Tell::Done { id, outcome });
+        match ask {
+            Ask::Interrupt { id } => self.done(id, self.interrupt()),
+            Ask::KillRest { id } => self.done(id, self.processes.kill_rest(&self.files.workers())),
+            Ask::Stdin { id, text, end } => {
+                let refused = self.stdin.as_mut().and_then(|stdin| stdin.give(id, text, end));
+                refused.into_iter().for_each(|answer| self.tell(&answer));
+            }
+            Ask::FreshStdin { id } => self.begin_stdin_anew(id),
+            Ask::File { id, what } => self.start_work(id, &what),
+        }
     }
 
     /// The program's pid cannot be another's: until it is reaped here, nobody gets it.
     fn interrupt(&self) -> Outcome {
-        match kill_process(self.leader, Signal::INT) {
-            Ok(()) => Outcome::Delivered,
-            Err(_) => Outcome::Void,
-        }
-    }
-
-    /// Stops everything before it kills anything, so that nothing can fork in answer to a sibling's death.
-    fn kill_rest(&self) -> Outcome {
-        let mut stopped = BTreeSet::new();
-        for _ in 0..MAX_ROUNDS {
-            let Some(others) = self.others() else { return Outcome::Void };
-            let fresh: Vec<Pid> = others.into_iter().filter(|pid| stopped.insert(pid.as_raw_nonzero())).collect();
-            if fresh.is_empty() {
-                break;
+        let leader = self.processes.leader;
+        let delivered = match self.interrupt {
+            Interrupt::Program => kill_process(leader, Signal::INT).is_ok(),
+            Interrupt::Group => kill_process_group(leader, Signal::INT).is_ok(),
+            Interrupt::Byte => {
+                self.processes.interrupt_children();
+                self.ring()
             }
-            for pid in fresh {
-                // Whoever is gone already is as good as stopped.
-                let _ = kill_process(pid, Signal::STOP);
-            }
-        }
-        for pid in stopped.into_iter().filter_map(|pid| Pid::from_raw(pid.get())) {
-            let _ = kill_process(pid, Signal::KILL);
-        }
-        self.wait_for_deaths();
-        Outcome::Delivered
+        };
+        if delivered { Outcome::Delivered } else { Outcome::Void }
     }
 
-    /// A signal is sent before it is obeyed: waits, for some time at most, until nobody but init and the program lives.
-    fn wait_for_deaths(&self) {
-        for _ in 0..DEATH_ROUNDS {
-            let alive = self.others().is_some_and(|others| others.into_iter().any(|pid| self.lives(pid)));
-            if !alive {
-                return;
-            }
-            let pause = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
-            let _ = poll(&mut [], Some(&pause));
+    /// A pipe that is full of bytes will interrupt the program as well as one more could.
+    fn ring(&self) -> bool {
+        self.bell.as_ref().is_some_and(|bell| matches!(write(bell, b"!"), Ok(_) | Err(Errno::AGAIN)))
+    }
+
+    fn feed(&mut self) {
+        let answers = self.stdin.as_mut().map(|stdin| stdin.write(&self.processes));
+        answers.into_iter().flatten().for_each(|answer| self.tell(&answer));
+    }
+
+    fn begin_stdin_anew(&mut self, id: u64) {
+        let Some(stdin) = &mut self.stdin else { return };
+        let (answers, outcome) = stdin.begin_anew(&self.processes, &self.files);
+        answers.iter().for_each(|answer| self.tell(answer));
+        self.done(id, outcome);
+    }
+
+    fn start_work(&mut self, id: u64, what: &FileAsk) {
+        let given_up = self.files.make_room();
+        given_up.iter().for_each(|answer| self.tell(answer));
+        let started = pipe_with(PipeFlags::CLOEXEC).map_err(io::Error::from).and_then(|(arrived, arriving)| {
+            let pid = sys::fork(|| self.work(id, what, arriving))?;
+            Ok(Worker::new(id, pid, arrived))
+        });
+        match started {
+            Ok(worker) => self.files.started(worker),
+            Err(_) => self.tell(&Tell::File { id, errno: libc::EAGAIN, existed: false }),
         }
     }
 
-    /// Whether a process has not ended. A dead child of the program stays listed until the program asks for it.
-    fn lives(&self, pid: Pid) -> bool {
-        let Some(proc) = &self.proc else { return false };
-        let path = format!("{}/stat", pid.as_raw_nonzero());
-        let Ok(file) = openat(proc, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()) else { return false };
-        let mut text = [0; 512];
-        let length = rustix::io::read(file, &mut text).unwrap_or(0);
-        // The name, in parentheses, may hold anything; the state is the letter after it.
-        let state = text[..length].rsplit(|byte| *byte == b')').next().and_then(|rest| rest.get(1));
-        !matches!(state, Some(b'Z' | b'X') | None)
+    /// In a copy of init.
+    fn work(&mut self, id: u64, what: &FileAsk, arriving: OwnedFd) -> i32 {
+        // First of all: while anybody holds a write end, the program waits for an end of file.
+        self.stdin = None;
+        drop(arriving);
+        self.bell = None;
+        self.processes.proc = None;
+        match &self.socket {
+            Some(socket) => self.files.work(socket, id, what),
+            None => 1,
+        }
     }
 
-    /// Every process but init and the program; `None` where there is no way to see them.
-    fn others(&self) -> Option<Vec<Pid>> {
-        // What `fsmount` gave is no more than a path.
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let folder = openat(self.proc.as_ref()?, ".", flags, Mode::empty()).ok()?;
-        let entries = Dir::new(folder).ok()?.collect::<Result<Vec<_>, _>>().ok()?;
-        let pids = entries.iter().filter_map(|entry| Pid::from_raw(entry.file_name().to_str().ok()?.parse().ok()?));
-        Some(pids.filter(|pid| !pid.is_init() && *pid != self.leader).collect())
+    fn done(&mut self, id: u64, outcome: Outcome) {
+        self.tell(&Tell::Done { id, outcome });
     }
 
     fn tell(&mut self, tell: &Tell) {

@@ -117,8 +117,11 @@ impl Identity {
 /// What the processes of a sandbox may use. Values above the caller's own hard limits are lowered to them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Memory of all processes together, tmpfs included, in bytes; without a memory cgroup, address space of each process.
+    /// Memory of all processes together, tmpfs included, in bytes; without a memory cgroup, what `memory_rlimit` says of
+    /// each process.
     pub memory_bytes: u64,
+    /// What is held to `memory_bytes` where there is no memory cgroup.
+    pub memory_rlimit: MemoryRlimit,
     /// Processes and threads at once, without init.
     pub max_processes: u32,
     /// CPU seconds of each single process before Linux kills it. A backstop: be generous.
@@ -131,6 +134,15 @@ pub struct Limits {
     pub tmp_inodes: u64,
     /// Open descriptors of each process.
     pub open_files: u64,
+}
+
+/// Which memory of a process Linux holds to a limit where there is no memory cgroup.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MemoryRlimit {
+    /// All that it maps.
+    AddressSpace,
+    /// Its own private memory: for programs that map much more than they use. Shared memory is not counted.
+    Data,
 }
 
 /// A running sandbox. Dropping it kills everything in it and waits for the end.
@@ -177,15 +189,26 @@ impl Sandbox {
 
     /// What its processes used so far; zero and `None` where this host has no cgroup that could tell.
     pub fn usage(&self) -> cgroup::Usage {
-        let nothing = cgroup::Usage { cpu: Duration::ZERO, memory_current: None, memory_peak: None, oom_kills: None };
+        let nothing = cgroup::Usage {
+            cpu: Duration::ZERO,
+            memory_current: None,
+            memory_peak: None,
+            oom_kills: None,
+            refused_forks: None,
+        };
         self.group.as_ref().map_or(nothing, cgroup::Group::usage)
+    }
+
+    /// Its cgroup, where this host has some.
+    pub fn group(&self) -> Option<&cgroup::Group> {
+        self.group.as_ref()
     }
 
     /// See [`cgroup::Group::open_meters`].
     ///
     /// # Errors
     /// Those of open(2).
-    pub fn open_meters(&self) -> std::io::Result<Vec<std::fs::File>> {
+    pub fn open_meters(&self) -> std::io::Result<Vec<(cgroup::Counter, std::fs::File)>> {
         self.group.as_ref().map_or(Ok(Vec::new()), cgroup::Group::open_meters)
     }
 

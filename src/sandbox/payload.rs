@@ -15,16 +15,16 @@ use rustix::net::{SendFlags, send};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::CapabilitySet;
 
-use super::enter::{self, Entry};
+use super::enter::{self, Ends, Entry};
 use super::error::{At, Failure, Step};
 use super::policy::{self, Access, Network};
 use super::spawn::note;
-use super::{Identity, Limits, sys};
+use super::{Identity, Limits, MemoryRlimit, sys};
 
 /// Becomes the program.
-pub(super) fn run(entry: &Entry<'_>) -> Result<Infallible, Failure> {
+pub(super) fn run(entry: &Entry<'_>, ends: &Ends) -> Result<Infallible, Failure> {
     let request = entry.request;
-    enter::arrange_stdio(entry.wires).at(Step::Stdio)?;
+    enter::arrange_stdio(entry.wires, ends).at(Step::Stdio)?;
     rustix::process::setsid().at(Step::NewSession)?;
     set_limits(&request.limits, entry).at(Step::Rlimits)?;
     enter::take_identity(request.identity, enter::PAYLOAD_ID).at(Step::PayloadIdentity)?;
@@ -44,12 +44,14 @@ fn set_limits(limits: &Limits, entry: &Entry<'_>) -> io::Result<()> {
     const STACK: u64 = 8 << 20;
     // Linux runs the host's crash handler, as root, whatever the limit, but for this very value.
     const NO_CORE: u64 = 1;
-    // Where init has the program's uid, it counts as one of its processes.
-    let extra = u64::from(entry.request.identity == Identity::Single);
-    if entry.limit_address_space {
-        limit(Resource::As, limits.memory_bytes, limits.memory_bytes)?;
+    if !entry.memory_is_counted {
+        let resource = match limits.memory_rlimit {
+            MemoryRlimit::AddressSpace => Resource::As,
+            MemoryRlimit::Data => Resource::Data,
+        };
+        limit(resource, limits.memory_bytes, limits.memory_bytes)?;
     }
-    let processes = u64::from(limits.max_processes) + extra;
+    let processes = process_rlimit(entry);
     limit(Resource::Nproc, processes, processes)?;
     limit(Resource::Nofile, limits.open_files, limits.open_files)?;
     limit(Resource::Core, NO_CORE, NO_CORE)?;
@@ -61,6 +63,17 @@ fn set_limits(limits: &Limits, entry: &Entry<'_>) -> io::Result<()> {
     limit(Resource::Sigpending, 1024, 1024)?;
     limit(Resource::Rtprio, 0, 0)?;
     limit(Resource::Nice, 0, 0)
+}
+
+/// Linux counts what a cgroup refuses and not what this limit does, so where there is a cgroup it is to strike first.
+fn process_rlimit(entry: &Entry<'_>) -> u64 {
+    // For processes of the program's uid that it did not start: init, where it has the same, and its helpers.
+    const BESIDE: u64 = 64;
+    let processes = u64::from(entry.request.limits.max_processes);
+    if entry.processes_are_counted {
+        return processes + BESIDE;
+    }
+    processes + u64::from(entry.request.identity == Identity::Single)
 }
 
 /// Only ever lowers: raising a hard limit needs a right that even root may lack.

@@ -83,6 +83,9 @@ pub(super) const PATHS: &[(&str, Access, Why)] = &[
 /// The session's working directory, inside.
 pub(super) const WORKSPACE: &str = "/workspace";
 
+/// The FIFO that the program has as standard input, inside. Landlock lets it be read, as all of `/run`, and not written.
+pub(super) const STDIN: &str = "/run/repltool/stdin";
+
 /// Directories and links that hold the operating system. A link on the host stays a link inside.
 pub(super) const SYSTEM: &[(&str, Why)] = &[
     ("/usr", "interpreters, libraries, programs"),

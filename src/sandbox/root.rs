@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Component, Path, PathBuf};
 
-use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat, symlinkat};
+use rustix::fs::{CWD, FileType, Mode, OFlags, mkdirat, mknodat, openat, symlinkat};
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags,
     fsconfig_create, fsconfig_set_string, fsmount, fsopen, mount_change, move_mount, open_tree, unmount,
@@ -103,6 +103,11 @@ impl<'a> Parts<'a> {
         Ok(Inside { has_proc, proc })
     }
 
+    /// The root of the working directory; a path only.
+    pub(super) fn workdir(&self) -> BorrowedFd<'_> {
+        self.workdir.as_fd()
+    }
+
     /// The tmpfs has to be attached before anything can be attached to it. `/usr` exists everywhere, and is not needed
     /// by its path any more.
     fn mount_root(&self) -> io::Result<OwnedFd> {
@@ -124,7 +129,7 @@ impl<'a> Parts<'a> {
         for (name, target) in self.links.iter().filter(|(name, _)| !name.starts_with("/dev")) {
             symlinkat(target, root, below(name))?;
         }
-        Ok(())
+        make_stdin(root)
     }
 
     fn attach(&self, root: &OwnedFd, trees: &[Tree]) -> io::Result<()> {
@@ -224,6 +229,13 @@ fn make_file(root: &OwnedFd, path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut file = std::fs::File::from(openat(root, below(path), flags, Mode::from_raw_mode(0o644))?);
     file.write_all(bytes)?;
     file.set_permissions(Permissions::from_mode(0o444))
+}
+
+/// It belongs to init.
+fn make_stdin(root: &OwnedFd) -> io::Result<()> {
+    let path = Path::new(policy::STDIN);
+    make_dirs(root, path.parent().unwrap_or(Path::new("/")))?;
+    Ok(mknodat(root, below(path), FileType::Fifo, Mode::from_raw_mode(0o644), 0)?)
 }
 
 /// An absolute path, made relative to the root's descriptor.

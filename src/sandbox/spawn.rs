@@ -17,7 +17,7 @@ use super::enter::{self, Entry};
 use super::error::{Failure, SpawnError};
 use super::plan::Plan;
 use super::root::Parts;
-use super::{Identity, Limits, Request, Sandbox, sys};
+use super::{Identity, Limits, Request, Sandbox, init, sys};
 
 /// How long a child may be silent while it sets up, in seconds. It needs some milliseconds; a host that swaps, more.
 const SILENCE_S: i64 = 10;
@@ -38,9 +38,7 @@ pub(super) mod note {
 pub fn spawn(plan: &Plan, request: &Request<'_>) -> Result<Sandbox, SpawnError> {
     check(request)?;
     let level = plan.level(request.mode).ok_or(SpawnError::Request("this level is not available"))?;
-    // Linux refuses this no-op to a process with several threads.
-    sys::unshare(UnshareFlags::from_bits_retain(libc::CLONE_THREAD.cast_unsigned()))
-        .map_err(|_| SpawnError::Threads)?;
+    sys::must_be_single_threaded().map_err(|_| SpawnError::Threads)?;
 
     let (ours, theirs) = wires(request.identity).map_err(SpawnError::Descriptors)?;
     let parts = Parts::prepare(plan, request)?;
@@ -50,7 +48,8 @@ pub fn spawn(plan: &Plan, request: &Request<'_>) -> Result<Sandbox, SpawnError> 
         filter: &level.filter,
         network: level.network,
         landlock: plan.landlock,
-        limit_address_space: !plan.host.has_memory(),
+        memory_is_counted: plan.host.has_memory(),
+        processes_are_counted: plan.host.has_processes(),
         parts: &parts,
         wires: &theirs,
     };
@@ -176,8 +175,8 @@ fn create_group(host: &Host, name: &str, limits: Limits) -> Result<Option<Group>
     if matches!(host, Host::None) {
         return Ok(None);
     }
-    // Init counts too.
-    let max_processes = limits.max_processes.saturating_add(1);
+    // Init and its copies count, too. The program itself is held to its number as a user, too.
+    let max_processes = limits.max_processes.saturating_add(1 + init::MAX_COPIES);
     Ok(Some(host.create(name, &cgroup::Limits { memory_bytes: limits.memory_bytes, max_processes })?))
 }
 

@@ -4,8 +4,11 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use rustix::mount::MountAttrFlags;
+use rustix::process::Pid;
+use rustix::thread::UnshareFlags;
 
 /// What [`clone_process`] returns.
 pub(super) enum Forked {
@@ -40,6 +43,27 @@ pub(super) unsafe fn clone_process(namespaces: libc::c_int) -> io::Result<Forked
             Ok(Forked::Parent { pid: i32::try_from(pid).unwrap_or(i32::MAX), pidfd })
         }
     }
+}
+
+/// Has a copy of this process do `part` and exit with what it returns; the copy runs nothing else.
+///
+/// # Errors
+/// What Linux says: `EINVAL` in a process with several threads, `EAGAIN` where there are too many processes.
+pub(super) fn fork(part: impl FnOnce() -> i32) -> io::Result<Pid> {
+    must_be_single_threaded()?;
+    // SAFETY: this process has one thread, as just asked, and the copy ends here.
+    match unsafe { clone_process(0) }? {
+        Forked::Parent { pid, .. } => Pid::from_raw(pid).ok_or_else(|| io::Error::from_raw_os_error(libc::ESRCH)),
+        Forked::Child => exit_now(catch_unwind(AssertUnwindSafe(part)).unwrap_or(PANICKED)),
+    }
+}
+
+/// What a copy exits with whose part panicked.
+const PANICKED: i32 = 101;
+
+/// Linux refuses this no-op to a process with several threads.
+pub(super) fn must_be_single_threaded() -> io::Result<()> {
+    unshare(UnshareFlags::from_bits_retain(libc::CLONE_THREAD.cast_unsigned()))
 }
 
 /// `CLONE_CLEAR_SIGHAND`, which does not fit into libc's type.
@@ -145,7 +169,7 @@ pub(super) fn set_domain_name(name: &str) -> io::Result<()> {
 ///
 /// # Errors
 /// What Linux says; `EINVAL` for a user namespace if the process has several threads.
-pub(super) fn unshare(namespaces: rustix::thread::UnshareFlags) -> io::Result<()> {
+pub(super) fn unshare(namespaces: UnshareFlags) -> io::Result<()> {
     // SAFETY: the one danger is CLONE_FILES, which takes descriptors from under other threads; nobody here asks for it.
     Ok(unsafe { rustix::thread::unshare_unsafe(namespaces) }?)
 }

@@ -31,6 +31,7 @@ use tokio::time::Instant;
 use crate::runtime::files::{FileAnswer, FileAsk};
 use crate::store::Store;
 use crate::supervisor::link::Create;
+pub use files::{FileFault, NewFile, OpenFile};
 
 /// Why a command was refused. The session is as it was before.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -62,6 +63,9 @@ pub enum Refusal {
     /// So much standard input waits to be read that there is no room for more.
     #[error("standard input that was sent before is not read yet; send less at once")]
     StdinFull,
+    /// The interpreter has no time for what was asked beside executions.
+    #[error("the session is too busy for that now; ask again when what runs has ended")]
+    NoTime,
     /// What was asked for a file cannot be done; the second says why, for programs.
     #[error("{0}")]
     File(String, FileFault),
@@ -103,45 +107,6 @@ pub struct Query {
     pub code: String,
     /// In code points; within the code.
     pub cursor: u64,
-}
-
-/// Why something cannot be done to a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FileFault {
-    /// There is nothing of that name.
-    Missing,
-    /// It is of another kind than is needed: a directory, a link, a FIFO; or a directory is not empty.
-    Kind,
-    /// The program has closed it to everybody.
-    Denied,
-    /// The path itself is not one.
-    Path,
-    /// No room for its bytes, or for one more file.
-    Full,
-}
-
-/// A file to be read.
-#[derive(Debug)]
-pub struct OpenFile {
-    /// A regular file, open for reading.
-    pub file: std::fs::File,
-    /// Bytes, when it was opened.
-    pub size: u64,
-    /// When it was last changed; with the size and the number of the file it makes the entity tag.
-    pub modified: jiff::Timestamp,
-    /// Number of the file in its file system.
-    pub inode: u64,
-}
-
-/// A file to be written. It is nowhere to be seen until it is committed.
-#[derive(Debug)]
-pub struct NewFile {
-    /// A regular file, open for writing.
-    pub file: std::fs::File,
-    /// Whether something was there before.
-    pub existed: bool,
-    path: String,
-    temporary: String,
 }
 
 /// An execution that is stored, and will run or end.
@@ -331,65 +296,6 @@ impl SessionHandle {
         self.ask(|reply| Command::Query(query, reply)).await?
     }
 
-    /// Lists the files below a directory, `""` for all: a pipe from which to read one JSON object a line, in order of
-    /// their paths, and then the end.
-    ///
-    /// # Errors
-    /// [`Refusal::File`] and what every command may be refused for.
-    pub async fn files(&self, path: String, limit: u32) -> Result<std::fs::File, Refusal> {
-        files::descriptor(self.file(FileAsk::List { path, limit }).await?).map(Into::into)
-    }
-
-    /// Opens a file of the working directory for reading.
-    ///
-    /// # Errors
-    /// As [`Self::files`].
-    pub async fn read_file(&self, path: String) -> Result<OpenFile, Refusal> {
-        files::regular(files::descriptor(self.file(FileAsk::Read { path }).await?)?)
-    }
-
-    /// Begins to write a file. It takes its place by [`Self::commit_file`], or is to be discarded.
-    ///
-    /// # Errors
-    /// As [`Self::files`].
-    ///
-    /// # Cancel safety
-    /// Not cancel-safe: a file that nobody sees may be left until the session ends.
-    pub async fn create_file(&self, path: String) -> Result<NewFile, Refusal> {
-        let temporary = files::temporary_name();
-        let answer = self.file(FileAsk::Create { path: path.clone(), temporary: temporary.clone() }).await?;
-        let existed = answer.existed;
-        Ok(NewFile { file: files::regular(files::descriptor(answer)?)?.file, existed, path, temporary })
-    }
-
-    /// Puts a written file in its place, in one step.
-    ///
-    /// # Errors
-    /// As [`Self::files`].
-    pub async fn commit_file(&self, file: NewFile) -> Result<(), Refusal> {
-        let NewFile { path, temporary, .. } = file;
-        self.file(FileAsk::Commit { path, temporary }).await.map(drop)
-    }
-
-    /// Gives up a file that was begun.
-    pub async fn discard_file(&self, file: NewFile) {
-        let NewFile { path, temporary, .. } = file;
-        // If it cannot be removed, it goes with the session.
-        let _ = self.file(FileAsk::Discard { path, temporary }).await;
-    }
-
-    /// Removes a file, a link, a FIFO or an empty directory.
-    ///
-    /// # Errors
-    /// As [`Self::files`].
-    pub async fn remove_file(&self, path: String) -> Result<(), Refusal> {
-        self.file(FileAsk::Remove { path }).await.map(drop)
-    }
-
-    async fn file(&self, ask: FileAsk) -> Result<FileAnswer, Refusal> {
-        self.ask(|reply| Command::File(ask, reply)).await?
-    }
-
     /// Ends the session and deletes all that belongs to it. Returns when its processes are gone.
     ///
     /// # Errors
@@ -428,7 +334,10 @@ fn create_request(identity: &Identity, config: &SessionConfig) -> Create {
     Create {
         request: 0,
         session: identity.id.clone(),
-        language: identity.language,
+        language: match identity.language {
+            Language::Shell => Language::Bash,
+            language => language,
+        },
         mode: identity.sandbox_mode,
         environment: config.environment.iter().map(|(name, value)| (name.clone(), value.clone())).collect(),
         working_directory: config.working_directory.clone(),

@@ -81,6 +81,12 @@ impl Gateway {
         }
     }
 
+    /// Sends messages without descriptors.
+    pub(super) fn tell(&mut self, news: impl IntoIterator<Item = ToGateway>, sandboxes: &Sandboxes) {
+        news.into_iter().for_each(|news| self.send(&news, Vec::new()));
+        self.flush(sandboxes);
+    }
+
     /// Queues sandboxes that were there before this gateway.
     pub(super) fn hand_over(&mut self, sandboxes: Vec<SandboxId>) {
         self.to_hand_over.extend(sandboxes);

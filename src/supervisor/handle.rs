@@ -5,18 +5,23 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use repltool_protocol::event::Limit;
 use repltool_protocol::ids::SessionId;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::{Notify, mpsc, oneshot};
 
 use super::link::{
-    self, Create, Exited, Held, LinkError, MAX_PACKET_BYTES, SandboxFds, SandboxId, ToGateway, ToSupervisor, VERSION,
-    Watch, Welcome,
+    self, Create, Exited, Held, LinkError, MAX_PACKET_BYTES, Measured, SandboxFds, SandboxId, ToGateway, ToSupervisor,
+    VERSION, Watch, Welcome,
 };
 
 /// Packets that wait for room on the link. Each session has at most a handful outstanding; past this the supervisor
 /// does not answer any more and the gateway gives up.
 const OUTBOX: usize = 65_536;
+/// News of one sandbox that its holder has not taken yet. What comes when it is full is dropped: a limit comes once for
+/// each thing that begins, and measurements as often as they are asked for. A limit of which nobody heard is kept by
+/// the supervisor itself.
+const NEWS: usize = 8;
 
 /// A sandbox in the gateway's hands.
 #[derive(Debug)]
@@ -27,6 +32,24 @@ pub struct Delivered {
     pub fds: SandboxFds,
     /// Told once every process in it is gone; an error if the supervisor is.
     pub exit: oneshot::Receiver<Exited>,
+    /// What the supervisor tells of it until then; closed after that.
+    pub news: mpsc::Receiver<News>,
+}
+
+/// What the supervisor tells of a sandbox that lives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum News {
+    /// A limit has struck, see [`ToGateway::Limit`].
+    Limit(Limit),
+    /// Answers [`SupervisorHandle::measure`].
+    Measured(Measured),
+}
+
+/// Who hears of a sandbox.
+#[derive(Debug)]
+struct Holder {
+    exit: oneshot::Sender<Exited>,
+    news: mpsc::Sender<News>,
 }
 
 /// Why there is no sandbox.
@@ -52,7 +75,7 @@ struct Shared {
     outbox: Mutex<VecDeque<Vec<u8>>>,
     outbox_filled: Notify,
     requests: Mutex<HashMap<u64, oneshot::Sender<Result<Delivered, CreateError>>>>,
-    exits: Mutex<HashMap<SandboxId, oneshot::Sender<Exited>>>,
+    holders: Mutex<HashMap<SandboxId, Holder>>,
     next_request: AtomicU64,
 }
 
@@ -94,7 +117,7 @@ impl SupervisorHandle {
             outbox: Mutex::default(),
             outbox_filled: Notify::new(),
             requests: Mutex::default(),
-            exits: Mutex::default(),
+            holders: Mutex::default(),
             next_request: AtomicU64::new(1),
         });
         let handle = Self { shared: shared.clone() };
@@ -136,6 +159,11 @@ impl SupervisorHandle {
     /// Tells the supervisor what to watch from now on.
     pub fn watch(&self, sandbox: SandboxId, watch: Watch) {
         self.send(&ToSupervisor::Watch { sandbox, watch });
+    }
+
+    /// Asks what a sandbox has used since something last began in it; [`News::Measured`] follows.
+    pub fn measure(&self, sandbox: SandboxId) {
+        self.send(&ToSupervisor::Measure(sandbox));
     }
 
     /// Lets everything of a session go.
@@ -218,9 +246,17 @@ impl Shared {
                     continue;
                 }
                 ToGateway::Exited(exited) => {
-                    if let Some(exit) = lock(&self.exits).remove(&exited.sandbox) {
-                        let _ = exit.send(exited);
+                    if let Some(holder) = lock(&self.holders).remove(&exited.sandbox) {
+                        let _ = holder.exit.send(exited);
                     }
+                    continue;
+                }
+                ToGateway::Limit { sandbox, limit } => {
+                    self.tell(sandbox, News::Limit(limit));
+                    continue;
+                }
+                ToGateway::Measured(measured) => {
+                    self.tell(measured.sandbox, News::Measured(measured));
                     continue;
                 }
                 ToGateway::Handover(held) => {
@@ -232,7 +268,6 @@ impl Shared {
                 }
                 ToGateway::HandoverDone => Notice::HandoverDone,
                 ToGateway::Drain => Notice::Drain,
-                ToGateway::Limit { .. } | ToGateway::Measured(_) => continue,
                 ToGateway::Welcome(_) => return LinkError::Descriptors,
             };
             if notices.send(notice).await.is_err() {
@@ -254,10 +289,19 @@ impl Shared {
     }
 
     fn delivered(&self, held: Held, fds: Vec<OwnedFd>) -> Result<Delivered, LinkError> {
-        let fds = SandboxFds::try_from(fds)?;
+        let fds = SandboxFds::new(fds, &held.counters)?;
         let (told, exit) = oneshot::channel();
-        lock(&self.exits).insert(held.sandbox, told);
-        Ok(Delivered { held, fds, exit })
+        let (teller, news) = mpsc::channel(NEWS);
+        lock(&self.holders).insert(held.sandbox, Holder { exit: told, news: teller });
+        Ok(Delivered { held, fds, exit, news })
+    }
+
+    fn tell(&self, sandbox: SandboxId, news: News) {
+        if let Some(holder) = lock(&self.holders).get(&sandbox)
+            && holder.news.try_send(news).is_err()
+        {
+            tracing::debug!(sandbox = sandbox.0, ?news, "nobody takes the news");
+        }
     }
 }
 

@@ -21,6 +21,7 @@ use serde::{Deserialize, Serialize};
 use tokio::io::unix::AsyncFd;
 
 use crate::config::Config;
+use crate::sandbox::cgroup::Counter;
 pub use crate::sandbox::init_link as init;
 
 /// Version of the messages. A gateway of another version is refused.
@@ -61,8 +62,9 @@ pub enum ToGateway {
     },
     /// Every process of a sandbox is gone.
     Exited(Exited),
-    /// A limit that is watched has struck; said once a [`Watch`]. The gateway is to stop the program; if it does not
-    /// within [`LIMIT_SLACK`], the supervisor kills the sandbox.
+    /// A limit that is watched has struck; said once for each [`Watch`] that begins something, and again to a gateway
+    /// that takes the sandbox over. The gateway is to stop the program and to begin a new watch; if it does not within
+    /// [`LIMIT_SLACK`], the supervisor kills the sandbox. It may cross with a watch that begins: the counters tell.
     Limit {
         /// The sandbox.
         sandbox: SandboxId,
@@ -136,6 +138,21 @@ pub struct Held {
     pub session: SessionId,
     /// The deadline that is armed, as nanoseconds of CLOCK_MONOTONIC.
     pub deadline_ns: Option<u64>,
+    /// The counters whose descriptors follow the others, in this order.
+    pub counters: Vec<Counter>,
+    /// What they showed when something last began.
+    pub begun: Counts,
+}
+
+/// Counters of a sandbox that only grow. What the host does not count stays 0.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counts {
+    /// CPU time of all processes, living and dead, in nanoseconds.
+    pub cpu_ns: u64,
+    /// Processes killed because the memory limit was reached.
+    pub oom_kills: u64,
+    /// Processes and threads that were refused.
+    pub refused_forks: u64,
 }
 
 /// The end of a sandbox.
@@ -143,13 +160,15 @@ pub struct Held {
 pub struct Exited {
     /// The sandbox.
     pub sandbox: SandboxId,
-    /// Whether Linux killed for memory in it since the execution that ran was announced.
+    /// Whether Linux killed for memory in it since something last began.
     pub out_of_memory: bool,
-    /// CPU time of all its processes in its whole life.
+    /// CPU time of all its processes since then. With counters of the host it is those that are to be believed: the
+    /// gateway reads them at the moment when it begins.
     pub cpu_ns: u64,
     /// The most memory they used at once since that was last set back.
     pub peak_memory_bytes: u64,
-    /// The limit for which the supervisor killed it.
+    /// The limit that had struck in it since something last began: told before, found at its end, or the reason for
+    /// which the supervisor killed it. A gateway that stopped it for another reason goes by that.
     pub limit: Option<Limit>,
 }
 
@@ -255,23 +274,26 @@ pub struct SandboxFds {
     pub refused_forks: Option<OwnedFd>,
 }
 
-impl TryFrom<Vec<OwnedFd>> for SandboxFds {
-    type Error = LinkError;
-
-    fn try_from(fds: Vec<OwnedFd>) -> Result<Self, LinkError> {
+impl SandboxFds {
+    /// Sorts what came with a message.
+    ///
+    /// # Errors
+    /// [`LinkError::Descriptors`] if there are fewer than the message says.
+    pub fn new(fds: Vec<OwnedFd>, counters: &[Counter]) -> Result<Self, LinkError> {
         let mut fds = fds.into_iter();
         let mut next = || fds.next().ok_or(LinkError::Descriptors);
         let (stdout, stderr, control, init) = (next()?, next()?, next()?, next()?);
-        Ok(Self {
-            stdout,
-            stderr,
-            control,
-            init,
-            cpu: fds.next(),
-            memory_peak: fds.next(),
-            oom_kills: fds.next(),
-            refused_forks: fds.next(),
-        })
+        let (mut cpu, mut memory_peak, mut oom_kills, mut refused_forks) = (None, None, None, None);
+        for counter in counters {
+            let slot = match counter {
+                Counter::Cpu => &mut cpu,
+                Counter::MemoryPeak => &mut memory_peak,
+                Counter::OomKills => &mut oom_kills,
+                Counter::RefusedForks => &mut refused_forks,
+            };
+            *slot = Some(next()?);
+        }
+        Ok(Self { stdout, stderr, control, init, cpu, memory_peak, oom_kills, refused_forks })
     }
 }
 

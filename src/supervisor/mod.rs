@@ -10,9 +10,12 @@
 //! ```
 
 mod gateway;
+mod gauge;
 pub mod handle;
 mod homes;
+mod limits;
 pub mod link;
+mod processes;
 mod sandboxes;
 
 use std::ffi::CString;
@@ -43,6 +46,8 @@ pub struct Program {
     pub interrupt: sandbox::Interrupt,
     /// From the ceiling in bytes, an argument that goes before the others: the interpreter's own idea of that ceiling.
     pub memory_argument: Option<fn(u64) -> CString>,
+    /// What holds its memory where there is no memory cgroup.
+    pub memory_rlimit: sandbox::MemoryRlimit,
     /// Files put into the sandbox, read-only.
     pub files: Vec<(&'static str, &'static [u8])>,
     /// Host trees that the interpreter needs beside the system's own.
@@ -115,6 +120,7 @@ enum Wake {
     FromGateway(Result<Vec<(ToSupervisor, Vec<OwnedFd>)>, LinkError>),
     GatewayGone,
     SandboxGone(link::SandboxId),
+    LimitsDue,
     Tick,
 }
 
@@ -132,11 +138,13 @@ impl Supervisor {
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         self.start_gateway()?;
         loop {
+            let due = self.sandboxes.limits_due();
             let wake = tokio::select! {
-                biased; // a stop is obeyed even when a gateway floods the link
+                biased; // a stop is obeyed, and limits are kept, even when a gateway floods the link
                 _ = stop.recv() => Wake::Stop,
                 _ = interrupt.recv() => Wake::Stop,
                 _ = reload.recv() => Wake::Reload,
+                () = until(due) => Wake::LimitsDue,
                 wake = Gateway::wake(&mut self.gateway) => wake,
                 sandbox = self.sandboxes.next_exit() => Wake::SandboxGone(sandbox),
                 _ = tick.tick() => Wake::Tick,
@@ -148,6 +156,7 @@ impl Supervisor {
                 Wake::FromGateway(Err(error)) => self.lose_gateway(&error),
                 Wake::GatewayGone => self.gateway_ended(),
                 Wake::SandboxGone(sandbox) => self.sandbox_gone(sandbox),
+                Wake::LimitsDue => self.check_limits(),
                 Wake::Tick => self.tick()?,
             }
         }
@@ -182,9 +191,9 @@ impl Supervisor {
             ToSupervisor::Hello { version } if version == VERSION => {}
             ToSupervisor::Hello { version } => self.lose_gateway(&LinkError::Version(version)),
             ToSupervisor::Adopted(sandbox) => {
-                let exited = self.sandboxes.adopted(sandbox);
+                let news = self.sandboxes.adopted(sandbox);
                 if let Some(gateway) = &mut self.gateway {
-                    exited.into_iter().for_each(|exited| gateway.send(&ToGateway::Exited(exited), Vec::new()));
+                    news.into_iter().for_each(|news| gateway.send(&news, Vec::new()));
                     gateway.adopted(&self.sandboxes);
                 }
             }
@@ -193,7 +202,10 @@ impl Supervisor {
             ToSupervisor::Kill(sandbox) => self.sandboxes.kill(sandbox),
             ToSupervisor::LetGo(sandbox) => self.sandboxes.let_go(sandbox),
             ToSupervisor::Watch { sandbox, watch } => self.sandboxes.watch(sandbox, watch),
-            ToSupervisor::Measure(_) => {}
+            ToSupervisor::Measure(sandbox) => {
+                let measured = self.sandboxes.measure(sandbox).map(ToGateway::Measured);
+                self.tell(measured);
+            }
             ToSupervisor::Release(session) => self.sandboxes.release(&session),
         }
     }
@@ -217,10 +229,18 @@ impl Supervisor {
     }
 
     fn sandbox_gone(&mut self, sandbox: link::SandboxId) {
-        let Some(exited) = self.sandboxes.ended(sandbox) else { return };
+        let exited = self.sandboxes.ended(sandbox).map(ToGateway::Exited);
+        self.tell(exited);
+    }
+
+    fn check_limits(&mut self) {
+        let news = self.sandboxes.check_limits();
+        self.tell(news);
+    }
+
+    fn tell(&mut self, news: impl IntoIterator<Item = ToGateway>) {
         if let Some(gateway) = &mut self.gateway {
-            gateway.send(&ToGateway::Exited(exited), Vec::new());
-            gateway.flush(&self.sandboxes);
+            gateway.tell(news, &self.sandboxes);
         }
     }
 
@@ -277,6 +297,7 @@ impl Supervisor {
     /// While a gateway drains it may still kill sandboxes, and sandboxes may still end.
     async fn until_gone(&mut self, gateway: &mut Gateway) {
         loop {
+            let due = self.sandboxes.limits_due();
             tokio::select! {
                 wake = gateway.next() => match wake {
                     Wake::FromGateway(Ok(messages)) => {
@@ -285,22 +306,37 @@ impl Supervisor {
                                 ToSupervisor::Kill(sandbox) => self.sandboxes.kill(sandbox),
                                 ToSupervisor::LetGo(sandbox) => self.sandboxes.let_go(sandbox),
                                 ToSupervisor::Release(session) => self.sandboxes.release(&session),
+                                ToSupervisor::Watch { sandbox, watch } => self.sandboxes.watch(sandbox, watch),
+                                ToSupervisor::Measure(sandbox) => {
+                                    let measured = self.sandboxes.measure(sandbox).map(ToGateway::Measured);
+                                    gateway.tell(measured, &self.sandboxes);
+                                }
                                 _ => {}
                             }
                         }
                     }
                     Wake::FromGateway(Err(_)) => return gateway.ended().await,
                     Wake::GatewayGone => return,
-                    Wake::Stop | Wake::Reload | Wake::SandboxGone(_) | Wake::Tick => {}
+                    Wake::Stop | Wake::Reload | Wake::SandboxGone(_) | Wake::LimitsDue | Wake::Tick => {}
                 },
                 sandbox = self.sandboxes.next_exit() => {
-                    if let Some(exited) = self.sandboxes.ended(sandbox) {
-                        gateway.send(&ToGateway::Exited(exited), Vec::new());
-                        gateway.flush(&self.sandboxes);
-                    }
+                    let exited = self.sandboxes.ended(sandbox).map(ToGateway::Exited);
+                    gateway.tell(exited, &self.sandboxes);
+                }
+                () = until(due) => {
+                    let news = self.sandboxes.check_limits();
+                    gateway.tell(news, &self.sandboxes);
                 }
             }
         }
+    }
+}
+
+/// Waits until then; for ever if that is never. Cancel-safe.
+async fn until(due: Option<Instant>) {
+    match due {
+        Some(due) => tokio::time::sleep_until(due).await,
+        None => std::future::pending().await,
     }
 }
 

@@ -1,5 +1,7 @@
 //! The sandboxes that live, with the supervisor's own copies of their descriptors.
 
+mod watching;
+
 use std::collections::{BTreeMap, HashSet};
 use std::ffi::CString;
 use std::future::poll_fn;
@@ -12,8 +14,10 @@ use futures::stream::FuturesUnordered;
 use repltool_protocol::ids::SessionId;
 use rustix::time::{ClockId, clock_gettime};
 
+use super::gauge::Gauge;
 use super::homes::Homes;
-use super::link::{self, Create, DEADLINE_SLACK, Exited, Held, SandboxId, Watch};
+use super::limits::LimitQueue;
+use super::link::{self, Create, DEADLINE_SLACK, Exited, Held, SandboxId};
 use super::{Parts, Program, SupervisorError};
 use crate::config::Config;
 use crate::sandbox::janitor::Janitor;
@@ -46,8 +50,7 @@ struct Live {
     sandbox: Sandbox,
     session: SessionId,
     deadline_ns: Option<u64>,
-    /// Kills for memory before the execution that runs.
-    out_of_memory_before: u64,
+    gauge: Gauge,
     /// A gateway has it and watches its clock.
     adopted: bool,
     /// How it ended, once it has.
@@ -62,6 +65,7 @@ pub(super) struct Sandboxes {
     /// Takes the cgroups away if this process is killed.
     _janitor: Option<Janitor>,
     live: BTreeMap<SandboxId, Live>,
+    limits: LimitQueue,
     homes: Homes,
     ends: Ends,
     /// Sandboxes whose processes are gone and whose cgroups are not yet.
@@ -98,6 +102,7 @@ impl Sandboxes {
             _janitor: Janitor::start(&plan).map_err(|e| SupervisorError::Io("the start of the janitor", e))?,
             plan,
             live: BTreeMap::new(),
+            limits: LimitQueue::new(cpus()),
             homes: Homes::new(workdirs, parts.base_uid, sandbox.disk_mb),
             ends: FuturesUnordered::new(),
             leaving: Vec::new(),
@@ -122,22 +127,23 @@ impl Sandboxes {
         let id = SandboxId(self.next);
         self.next += 1;
         let sandbox = self.spawn(id, create, program)?;
-        let fds = copies(&sandbox)?;
         let pidfd = sandbox.pidfd.try_clone().map_err(MakeError::Descriptor)?;
+        let gauge = Gauge::new(&sandbox, create.memory_bytes);
+        let counted = gauge.is_counted();
+        let live = Live {
+            sandbox,
+            session: create.session.clone(),
+            deadline_ns: None,
+            gauge,
+            adopted: true,
+            exited: None,
+            let_go: false,
+        };
+        let handed = self.copies(id, &live)?;
         self.ends.push(Box::pin(ended(id, pidfd)));
-        self.live.insert(
-            id,
-            Live {
-                sandbox,
-                session: create.session.clone(),
-                deadline_ns: None,
-                out_of_memory_before: 0,
-                adopted: true,
-                exited: None,
-                let_go: false,
-            },
-        );
-        Ok((Held { sandbox: id, session: create.session.clone(), deadline_ns: None }, fds))
+        self.limits.add(id, counted);
+        self.live.insert(id, live);
+        Ok(handed)
     }
 
     fn spawn(&mut self, id: SandboxId, create: &Create, program: &Program) -> Result<Sandbox, MakeError> {
@@ -156,6 +162,7 @@ impl Sandboxes {
         };
         let limits = Limits {
             memory_bytes: create.memory_bytes,
+            memory_rlimit: program.memory_rlimit,
             max_processes,
             cpu_seconds: create.cpu_seconds,
             file_bytes: self.config.disk_mb << 20,
@@ -171,7 +178,7 @@ impl Sandboxes {
                 mode: create.mode,
                 identity,
                 workdir,
-                argv: &program.argv,
+                argv: &argv(program, create.memory_bytes),
                 environment: &environment,
                 cwd: create.working_directory.as_deref().unwrap_or(""),
                 files: &program.files,
@@ -192,30 +199,26 @@ impl Sandboxes {
 
     /// Copies of a sandbox's descriptors for a new gateway; none if it has ended.
     pub(super) fn hand_over(&self, id: SandboxId) -> Option<(Held, Vec<OwnedFd>)> {
-        let live = self.live.get(&id)?;
-        let fds = copies(&live.sandbox).ok()?;
-        Some((Held { sandbox: id, session: live.session.clone(), deadline_ns: live.deadline_ns }, fds))
+        self.copies(id, self.live.get(&id)?).ok()
     }
 
-    /// A gateway has taken over a sandbox. Says what is to be told of its end, if that came before.
-    pub(super) fn adopted(&mut self, id: SandboxId) -> Option<Exited> {
-        let live = self.live.get_mut(&id)?;
-        live.adopted = true;
-        live.exited
+    /// Descriptors in the order of [`super::link::SandboxFds`].
+    fn copies(&self, id: SandboxId, live: &Live) -> Result<(Held, Vec<OwnedFd>), MakeError> {
+        let Live { sandbox, session, deadline_ns, .. } = live;
+        let mut fds = Vec::with_capacity(link::MAX_FDS);
+        for fd in [&sandbox.stdout, &sandbox.stderr, &sandbox.control, &sandbox.init] {
+            fds.push(fd.try_clone().map_err(MakeError::Descriptor)?);
+        }
+        let (counters, files): (Vec<_>, Vec<_>) =
+            sandbox.open_meters().map_err(MakeError::Descriptor)?.into_iter().unzip();
+        fds.extend(files.into_iter().map(OwnedFd::from));
+        let (session, begun) = (session.clone(), self.limits.begun(id));
+        Ok((Held { sandbox: id, session, deadline_ns: *deadline_ns, counters, begun }, fds))
     }
 
     /// The gateway is gone: deadlines are the supervisor's until the next one has taken over.
     pub(super) fn all_unadopted(&mut self) {
         self.live.values_mut().for_each(|live| live.adopted = false);
-    }
-
-    pub(super) fn watch(&mut self, id: SandboxId, watch: Watch) {
-        if let Some(live) = self.live.get_mut(&id) {
-            live.deadline_ns = watch.deadline_ns;
-            if watch.begins && watch.deadline_ns.is_some() {
-                live.out_of_memory_before = live.sandbox.usage().oom_kills.unwrap_or(0);
-            }
-        }
     }
 
     pub(super) fn kill(&self, id: SandboxId) {
@@ -259,16 +262,10 @@ impl Sandboxes {
     /// The init of a sandbox has ended, and with it every process in it. Says what is to be told of it now. It is kept
     /// until a gateway lets it go: its last words lie in its pipes.
     pub(super) fn ended(&mut self, id: SandboxId) -> Option<Exited> {
+        let exited = self.last_words(id)?;
+        self.limits.remove(id);
         let live = self.live.get_mut(&id)?;
         live.sandbox.reap();
-        let usage = live.sandbox.usage();
-        let exited = Exited {
-            sandbox: id,
-            out_of_memory: usage.oom_kills.is_some_and(|kills| kills > live.out_of_memory_before),
-            cpu_ns: u64::try_from(usage.cpu.as_nanos()).unwrap_or(u64::MAX),
-            peak_memory_bytes: usage.memory_peak.unwrap_or(0),
-            limit: None,
-        };
         live.exited = Some(exited);
         let (adopted, let_go) = (live.adopted, live.let_go);
         if let_go {
@@ -280,6 +277,7 @@ impl Sandboxes {
     /// Gives back what Linux keeps of a sandbox that has ended, and with the last one of a released session its home.
     fn forget(&mut self, id: SandboxId) {
         let Some(mut live) = self.live.remove(&id) else { return };
+        self.limits.remove(id);
         live.sandbox.reap();
         self.leaving.push(live.sandbox);
         self.sweep_leaving();
@@ -336,14 +334,18 @@ async fn ended(id: SandboxId, pidfd: OwnedFd) -> SandboxId {
     id
 }
 
-/// In the order of [`super::link::SandboxFds`].
-fn copies(sandbox: &Sandbox) -> Result<Vec<OwnedFd>, MakeError> {
-    let mut fds = Vec::with_capacity(link::MAX_FDS);
-    for fd in [&sandbox.stdout, &sandbox.stderr, &sandbox.control, &sandbox.init] {
-        fds.push(fd.try_clone().map_err(MakeError::Descriptor)?);
+/// CPUs that a sandbox can run on at once.
+fn cpus() -> u32 {
+    std::thread::available_parallelism().ok().and_then(|cpus| u32::try_from(cpus.get()).ok()).unwrap_or(1)
+}
+
+/// The interpreter, its own idea of the ceiling, and the other arguments.
+fn argv(program: &Program, memory_bytes: u64) -> Vec<CString> {
+    let mut argv = program.argv.clone();
+    if let Some(argument) = program.memory_argument {
+        argv.insert(argv.len().min(1), argument(memory_bytes));
     }
-    fds.extend(sandbox.open_meters().map_err(MakeError::Descriptor)?.into_iter().map(OwnedFd::from));
-    Ok(fds)
+    argv
 }
 
 /// CLOCK_MONOTONIC, which all processes of the machine share.

@@ -183,7 +183,7 @@ async fn socket_creates_and_terminates_a_session() {
     socket.send(r#"{"type":"terminate"}"#).await;
     assert_eq!(socket.close_code().await, Some(1000));
     eventually("it is gone", || async { client.get(&session.session_id).await.err() }).await;
-    for query in ["", "language=ruby", "language=bash", "sandbox_mode=standard", "language=python&sandbox_mode=none"] {
+    for query in ["", "language=ruby", "language=Bash", "sandbox_mode=standard", "language=python&sandbox_mode=none"] {
         let refused = open_as(&server, &format!("/api/v1/ws?{query}"), &local_token(&server)).await;
         assert_eq!(refused.expect_err("no socket").status, 400, "{query}");
     }

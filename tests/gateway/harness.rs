@@ -251,7 +251,12 @@ pub async fn in_time<T>(what: &str, future: impl Future<Output = T>) -> T {
 
 /// A Python session with the defaults, or with what is given as JSON.
 pub async fn python(client: &Client, more: serde_json::Value) -> SessionId {
-    let mut config = serde_json::json!({ "language": "python" });
+    session(client, "python", more).await
+}
+
+/// A session in a language, with the defaults or with what is given as JSON.
+pub async fn session(client: &Client, language: &str, more: serde_json::Value) -> SessionId {
+    let mut config = serde_json::json!({ "language": language });
     if let (Some(config), Some(more)) = (config.as_object_mut(), more.as_object()) {
         config.extend(more.clone());
     }
@@ -324,6 +329,30 @@ pub async fn until_result(socket: &mut Socket, id: &ExecutionId) -> Vec<LoggedEv
             return events;
         }
     }
+}
+
+/// The events up to and with the next question of a program.
+pub async fn until_asked(socket: &mut Socket) -> Vec<LoggedEvent> {
+    let mut events = Vec::new();
+    loop {
+        let next = event(socket).await;
+        let last = matches!(next.event, Event::InputRequest { .. });
+        events.push(next);
+        if last {
+            return events;
+        }
+    }
+}
+
+/// Gives the program that runs something to read.
+pub async fn type_in(socket: &mut Socket, data: &str) {
+    let frame = ClientFrame::Stdin { data: Some(data.to_owned()), eof: false };
+    socket.send(&frame).await.expect("the frame is sent");
+}
+
+/// Ends the standard input of the program that runs.
+pub async fn end_input(socket: &mut Socket) {
+    socket.send(&ClientFrame::Stdin { data: None, eof: true }).await.expect("the frame is sent");
 }
 
 /// Passes over events until something is printed, which shows that the execution runs.

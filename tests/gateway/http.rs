@@ -75,7 +75,12 @@ async fn the_wrong_field_is_named() {
     let interrupt = format!("{SESSIONS}/{id}/interrupt");
     for (path, body, field) in [
         (SESSIONS, r#"{"language":"ruby"}"#, "language"),
-        (SESSIONS, r#"{"language":"bash"}"#, "language"),
+        (
+            SESSIONS,
+            r#"{"language":"javascript","resource_limits":{"max_memory_mb":63}}"#,
+            "resource_limits.max_memory_mb",
+        ),
+        (SESSIONS, r#"{"language":"bash","environment":{"PROMPT_COMMAND":"ls"}}"#, "environment.PROMPT_COMMAND"),
         (SESSIONS, r#"{}"#, "language"),
         (SESSIONS, r#"{"language":"python","user_id":"ada"}"#, "user_id"),
         (SESSIONS, r#"{"language":"python","sandbox_mode":"none"}"#, "sandbox_mode"),

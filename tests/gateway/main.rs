@@ -13,6 +13,18 @@ mod lifecycle;
 /// Executions: results, history, order, names, cancelling and interrupting.
 mod executions;
 
+/// What a program asks its user, and what it shows besides text: Python, JavaScript and Bash.
+mod interaction;
+
+/// What an editor asks an interpreter: completion, documentation, whether an input is finished.
+mod questions;
+
+/// Files of the working directory: read, listed, written and removed over HTTP, beside a program that does the same.
+mod files;
+
+/// Files while they are written and read: in one step or not at all, within the disk, and in nobody's way.
+mod uploads;
+
 /// The interpreter ends or is replaced: what ran and what waits is told so, the next one comes.
 mod losses;
 
@@ -36,6 +48,21 @@ mod frames;
 
 /// Limits strike, are named, keep what was printed, and leave nothing running.
 mod limits;
+
+/// CPU time: limited for an execution and between two, counted for every process.
+mod cpu;
+
+/// Ceilings on processes, descriptors, files and memory.
+mod ceilings;
+
+/// Faults of interpreters: named, and the session goes on.
+mod faults;
+
+/// What holds for every language alike.
+mod languages;
+
+/// What a program finds: environment, directory, locale, clock.
+mod environment;
 
 /// Readers that do not read slow nobody, cost little, and get everything in the end.
 mod back_pressure;

@@ -18,7 +18,7 @@ signal.signal(signal.SIGINT, lambda *_: os.write(1, b'interrupted\\n'))
 print('up', flush=True)
 while True: time.sleep(60)",
     );
-    assert_eq!(packet(&sandbox.init), r#"{"hello":{"version":1}}"#);
+    assert_eq!(packet(&sandbox.init), r#"{"hello":{"version":2}}"#);
     assert_eq!(line(&sandbox.stdout), "up");
     for junk in [&b"junk"[..], b"{}", b"{\"op\":\"reboot\",\"id\":1}", &[b'x'; 10_000]] {
         send(&sandbox.init, junk, SendFlags::empty()).unwrap();

@@ -3,9 +3,14 @@
 //! runs in a process of its own, as cargo-nextest starts it; without it, this program starts itself.
 #![allow(missing_docs, clippy::unwrap_used, reason = "a test")]
 
+mod driven;
 mod ends;
+mod files;
+mod hostile_files;
+mod interrupts;
 mod programs;
 mod remains;
+mod stdin;
 mod walls;
 mod workdirs;
 mod world;
@@ -30,6 +35,7 @@ const WITHOUT_CGROUPS: &[Setting] = &[RootWithoutCgroups];
 const TESTS: &[Test] = &[
     ("useful_things_work", programs::useful_things_work, EVERYWHERE),
     ("other_programs_start", programs::other_programs_start, DETACHED),
+    ("no_two_sandboxes_are_alike", programs::no_two_sandboxes_are_alike, DETACHED),
     ("binds_are_seen_read_only", programs::binds_are_seen_read_only, DETACHED),
     ("failures_name_their_step", programs::failures_name_their_step, DETACHED),
     ("escapes_are_refused", walls::escapes_are_refused, WITHOUT_CGROUPS),
@@ -41,6 +47,35 @@ const TESTS: &[Test] = &[
     ("cwd_is_made_and_never_leaves", workdirs::cwd_is_made_and_never_leaves, EVERYWHERE),
     ("attached_workdirs_are_nobody_elses", workdirs::attached_workdirs_are_nobody_elses, ATTACHED),
     ("interrupt_reaches_the_program_alone", ends::interrupt_reaches_the_program_alone, DETACHED),
+    ("files_are_read", files::files_are_read, EVERYWHERE),
+    ("files_are_written", files::files_are_written, EVERYWHERE),
+    ("files_are_removed", files::files_are_removed, DETACHED),
+    ("files_are_listed", files::files_are_listed, EVERYWHERE),
+    ("a_long_list_is_cut", files::a_long_list_is_cut, DETACHED),
+    ("paths_are_checked", files::paths_are_checked, DETACHED),
+    ("a_full_disk_is_told", files::a_full_disk_is_told, DETACHED),
+    ("files_cost_little", files::files_cost_little, DETACHED),
+    ("no_link_is_followed", hostile_files::no_link_is_followed, DETACHED),
+    ("nothing_but_files_is_opened", hostile_files::nothing_but_files_is_opened, DETACHED),
+    ("what_is_closed_stays_closed", hostile_files::what_is_closed_stays_closed, DETACHED),
+    ("strange_names_are_shown", hostile_files::strange_names_are_shown, DETACHED),
+    ("a_tree_that_changes_hangs_nobody", hostile_files::a_tree_that_changes_hangs_nobody, DETACHED),
+    ("a_leased_file_hangs_nobody", hostile_files::a_leased_file_hangs_nobody, DETACHED),
+    ("a_forker_hangs_nobody", hostile_files::a_forker_hangs_nobody, DETACHED),
+    ("a_killer_hangs_nobody", hostile_files::a_killer_hangs_nobody, DETACHED),
+    ("a_copy_that_is_killed_is_answered_for", hostile_files::a_copy_that_is_killed_is_answered_for, DETACHED),
+    ("lists_that_nobody_reads_go_in_the_end", hostile_files::lists_that_nobody_reads_go_in_the_end, DETACHED),
+    ("text_is_read_in_order_and_ends", stdin::text_is_read_in_order_and_ends, DETACHED),
+    ("each_execution_has_its_own", stdin::each_execution_has_its_own, DETACHED),
+    ("nobody_but_init_writes_it", stdin::nobody_but_init_writes_it, DETACHED),
+    ("a_text_that_nobody_reads_delays_nothing", stdin::a_text_that_nobody_reads_delays_nothing, DETACHED),
+    ("what_was_not_read_is_thrown_away", stdin::what_was_not_read_is_thrown_away, DETACHED),
+    ("a_reader_from_before_gets_the_end_of_file", stdin::a_reader_from_before_gets_the_end_of_file, DETACHED),
+    ("a_program_may_close_it", stdin::a_program_may_close_it, DETACHED),
+    ("init_serves_without_proc", interrupts::init_serves_without_proc, DETACHED),
+    ("an_interrupt_reaches_the_group", interrupts::an_interrupt_reaches_the_group, DETACHED),
+    ("an_interrupt_is_a_byte", interrupts::an_interrupt_is_a_byte, DETACHED),
+    ("many_interrupts_are_one", interrupts::many_interrupts_are_one, DETACHED),
     ("kill_rest_spares_the_program", ends::kill_rest_spares_the_program, DETACHED),
     ("kill_rest_beats_a_forker", ends::kill_rest_beats_a_forker, DETACHED),
     ("the_end_is_told", ends::the_end_is_told, DETACHED),

@@ -51,6 +51,18 @@ print("fine")
     assert!(text.contains("fine"), "{text}");
 }
 
+/// Addresses and hashes come out differently each time.
+pub fn no_two_sandboxes_are_alike(world: &World) {
+    let code =
+        "print(id(object()), hash('text'), [l for l in open('/proc/self/maps') if 'stack' in l][0].split('-')[0])";
+    let seen: Vec<_> = (0..3).map(|_| world.python(SandboxMode::Standard, code).0).collect();
+    let parts = |index: usize| -> Vec<_> { seen.iter().map(|text| text.split(' ').nth(index).unwrap()).collect() };
+    for index in 0..3 {
+        let parts = parts(index);
+        assert!(parts[0] != parts[1] && parts[1] != parts[2] && parts[0] != parts[2], "{seen:?}");
+    }
+}
+
 pub fn other_programs_start(world: &World) {
     let shell = "echo $(ls /usr | head -1 | wc -l); cat <(echo psub); [[ -t 0 ]] || echo notty";
     let perl = "my $pid = fork; if (!$pid) { print qq(child\n); exit } waitpid $pid, 0; print qq(parent\n)";

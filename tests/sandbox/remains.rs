@@ -24,13 +24,14 @@ fn cgroups() -> usize {
     count("/sys/fs/cgroup".as_ref(), &format!("repltool-{}", std::process::id()), false)
 }
 
-/// Children of this process, in the numbers of its pid namespace.
-fn children() -> usize {
-    let own = std::process::id().to_string();
+/// Children of a process, in the numbers of this pid namespace.
+pub fn children(of: i32) -> Vec<i32> {
+    let own = of.to_string();
     let parent = |stat: String| stat.rsplit(')').next().unwrap().split(' ').nth(2).map(str::to_owned);
     let stats = std::fs::read_dir("/proc").unwrap().flatten();
     let stats = stats.filter_map(|entry| std::fs::read_to_string(entry.path().join("stat")).ok());
-    stats.filter(|stat| parent(stat.clone()).as_ref() == Some(&own)).count()
+    let stats = stats.filter(|stat| parent(stat.clone()).as_ref() == Some(&own));
+    stats.map(|stat| stat.split(' ').next().unwrap().parse().unwrap()).collect()
 }
 
 pub fn mounts() -> String {
@@ -41,7 +42,8 @@ pub fn nothing_is_left_after_many_rounds(world: &World) {
     let sleep = Run { program: &["/usr/bin/sleep", "600"], ..Run::default() };
     // The first start opens what stays open.
     drop(world.spawn(&sleep).unwrap());
-    let before = (fds(), children(), mounts(), cgroups());
+    let own = std::process::id().cast_signed();
+    let before = (fds(), children(own), mounts(), cgroups());
     let (mut spawned, mut killed) = (Vec::new(), Vec::new());
     for round in 0..ROUNDS {
         let started = Instant::now();
@@ -60,7 +62,7 @@ pub fn nothing_is_left_after_many_rounds(world: &World) {
     for _ in 0..20 {
         assert!(world.spawn(&Run { program: &["/no-such"], ..Run::default() }).is_err());
     }
-    assert_eq!((fds(), children(), mounts(), cgroups()), before);
+    assert_eq!((fds(), children(own), mounts(), cgroups()), before);
     for (what, times) in [("spawn to exec", &mut spawned), ("kill to gone", &mut killed)] {
         times.sort();
         println!("{what}: median {:?}, p95 {:?}", times[ROUNDS / 2], times[ROUNDS * 95 / 100]);

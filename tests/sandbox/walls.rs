@@ -74,8 +74,9 @@ pub fn init_is_small_and_powerless(world: &World) {
     if world.setting.is_root() {
         let list = std::fs::read_dir(format!("/proc/{}/fd", sandbox.pid)).unwrap();
         let fds: Vec<_> = list.flatten().map(|e| std::fs::read_link(e.path()).unwrap_or_default()).collect();
-        // The three standard ones, its socket, its `/proc`, and the one by which it hears of signals.
-        assert_eq!(fds.len(), 6, "{fds:?}");
+        // The three standard ones, its socket, the working directory, both ends of standard input, its `/proc`, and the
+        // one by which it hears of signals.
+        assert_eq!(fds.len(), 9, "{fds:?}");
     }
     kill(sandbox);
 }

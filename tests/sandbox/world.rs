@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use repltool::sandbox::cgroup::Host;
 use repltool::sandbox::workdir::{Workdir, Workdirs};
-use repltool::sandbox::{self, Exit, Identity, Limits, Plan, Request, Sandbox, SpawnError};
+use repltool::sandbox::{self, Exit, Identity, Interrupt, Limits, Plan, Request, Sandbox, SpawnError};
 use repltool_protocol::rest::SandboxMode;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{RecvFlags, recv};
@@ -51,6 +51,7 @@ impl Setting {
 
 pub const LIMITS: Limits = Limits {
     memory_bytes: 256 << 20,
+    memory_rlimit: sandbox::MemoryRlimit::AddressSpace,
     max_processes: 64,
     cpu_seconds: 60,
     file_bytes: 1 << 30,
@@ -86,13 +87,22 @@ pub struct Run<'a> {
     pub binds: &'a [PathBuf],
     pub limits: Limits,
     pub program: &'a [&'a str],
+    pub interrupt: Interrupt,
     /// `None`: that of the world.
     pub workdir: Option<&'a Workdir>,
 }
 
 impl Default for Run<'_> {
     fn default() -> Self {
-        Run { mode: SandboxMode::Standard, cwd: "", binds: &[], limits: LIMITS, program: &[], workdir: None }
+        Run {
+            mode: SandboxMode::Standard,
+            cwd: "",
+            binds: &[],
+            limits: LIMITS,
+            program: &[],
+            interrupt: Interrupt::Program,
+            workdir: None,
+        }
     }
 }
 
@@ -140,7 +150,7 @@ impl World {
             cwd: run.cwd,
             files: &[("/run/repltool/driver.py", b"print('driver')")],
             binds: run.binds,
-            interrupt: sandbox::Interrupt::Program,
+            interrupt: run.interrupt,
             limits: run.limits,
         };
         sandbox::spawn(&self.plan, &request)

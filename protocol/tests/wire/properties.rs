@@ -3,13 +3,16 @@ use std::collections::BTreeMap;
 use proptest::collection::btree_map;
 use proptest::option;
 use proptest::prelude::*;
-use repltool_protocol::codec::{decode_client, decode_event, decode_server, encode_event, encode_stream};
+use repltool_protocol::codec::{
+    decode_client, decode_event, decode_server, encode_event, encode_notice, encode_stream,
+};
 use repltool_protocol::event::{
     Event, Exception, ExecutionState, Limit, LoggedEvent, Outcome, RawJson, Recovered, SessionStatus, StatusReason,
     StreamName, Usage, Violation, ViolationLayer,
 };
-use repltool_protocol::frame::{ClientFrame, ServerFrame};
+use repltool_protocol::frame::{ClientFrame, Notice, ServerFrame};
 use repltool_protocol::ids::{ExecutionId, RequestId, Seq, SessionId};
+use repltool_protocol::query::{Completeness, CompletenessStatus, Completion, Inspection, Reply};
 
 fn execution_id() -> impl Strategy<Value = ExecutionId> {
     "[A-Za-z0-9_.-]{1,64}".prop_map(|text| text.parse().unwrap())
@@ -28,10 +31,30 @@ fn client_frame() -> impl Strategy<Value = ClientFrame> {
     prop_oneof![
         (execution_id(), text(), option::of(any::<u64>()), option::of(text()))
             .prop_map(|(id, code, timeout_ms, stdin)| ClientFrame::Execute { id, code, timeout_ms, stdin }),
+        (option::of(text()), any::<bool>()).prop_map(|(data, eof)| ClientFrame::Stdin { data, eof }),
+        question().prop_map(|(id, code, cursor)| ClientFrame::Complete { id, code, cursor }),
+        question().prop_map(|(id, code, cursor)| ClientFrame::Inspect { id, code, cursor }),
+        question().prop_map(|(id, code, cursor)| ClientFrame::IsComplete { id, code, cursor }),
         option::of(execution_id()).prop_map(|id| ClientFrame::Interrupt { id }),
         option::of(request_id()).prop_map(|id| ClientFrame::Restart { id }),
         option::of(request_id()).prop_map(|id| ClientFrame::Terminate { id }),
         request_id().prop_map(|id| ClientFrame::Ping { id }),
+    ]
+}
+
+fn question() -> impl Strategy<Value = (RequestId, String, Option<u64>)> {
+    (request_id(), text(), option::of(any::<u64>()))
+}
+
+fn reply() -> impl Strategy<Value = Reply> {
+    let status = prop_oneof![Just(CompletenessStatus::Incomplete), Just(CompletenessStatus::Unknown)];
+    prop_oneof![
+        (proptest::collection::vec(text(), 0..3), any::<u64>(), any::<u64>()).prop_map(
+            |(matches, cursor_start, cursor_end)| Reply::Complete(Completion { matches, cursor_start, cursor_end })
+        ),
+        (any::<bool>(), btree_map(text(), text(), 0..3))
+            .prop_map(|(found, data)| Reply::Inspect(Inspection { found, data })),
+        (status, text()).prop_map(|(status, indent)| Reply::IsComplete(Completeness { status, indent })),
     ]
 }
 
@@ -142,6 +165,14 @@ proptest! {
     }
 
     #[test]
+    fn replies_round_trip_in_one_line(id in request_id(), reply in reply()) {
+        let notice = Notice::Reply { id, reply };
+        let text = encode_notice(&notice);
+        prop_assert!(!text.is_empty() && !text.contains('\n'));
+        prop_assert_eq!(decode_server(&text).unwrap(), Some(ServerFrame::Notice(notice)));
+    }
+
+    #[test]
     fn streams_are_encoded_as_serde_would(seq in any::<u64>(), id in option::of(execution_id()), stream in stream_name(), data in text()) {
         let fast = encode_stream(Seq(seq), id.as_ref().map(ExecutionId::as_str), stream, &data);
         let logged = LoggedEvent { seq: Seq(seq), event: Event::Stream { id, stream, data } };
@@ -168,7 +199,7 @@ proptest! {
     #[test]
     fn fields_of_any_kind_are_judged_as_serde_would(
         kind in prop::sample::select(ClientFrame::TYPES.to_vec()),
-        fields in btree_map(prop::sample::select(vec!["id", "code", "timeout_ms", "stdin", "cursor"]), field_value(), 0..5),
+        fields in btree_map(prop::sample::select(vec!["id", "code", "timeout_ms", "stdin", "cursor", "data", "eof", "mode"]), field_value(), 0..5),
     ) {
         let fields: BTreeMap<_, _> = fields.into_iter().chain([("type", kind.into())]).collect();
         let text = serde_json::to_string(&fields).unwrap();

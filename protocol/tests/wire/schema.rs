@@ -56,7 +56,9 @@ fn client_frames_and_request_bodies_admit_no_other_fields() {
     for frame in schema["$defs"]["ClientFrame"]["oneOf"].as_array().unwrap() {
         assert_eq!(frame["additionalProperties"], false, "{frame}");
     }
-    for body in ["SessionConfig", "ResourceLimits", "ExecutionRequest", "InterruptRequest"] {
+    for body in
+        ["SessionConfig", "ResourceLimits", "ExecutionRequest", "InterruptRequest", "StdinRequest", "CodeRequest"]
+    {
         assert_eq!(schema["$defs"][body]["additionalProperties"], false, "{body}");
     }
 }

@@ -7,6 +7,7 @@ use repltool_protocol::close::CloseCode;
 use repltool_protocol::codec::{DecodeError, decode_client};
 use repltool_protocol::frame::{ClientFrame, Notice};
 use repltool_protocol::ids::{ExecutionId, RequestId, Seq};
+use repltool_protocol::query::{QueryKind, Reply};
 use repltool_protocol::rest::ProblemCode;
 
 use super::closing::Ending;
@@ -14,10 +15,14 @@ use super::{Attachment, Socket};
 use crate::edge::auth::Scope;
 use crate::edge::problem::Fault;
 use crate::edge::{rest, router, validate};
-use crate::session::{Execute, Refusal};
+use crate::session::{Execute, Query, Refusal};
 
 /// Malformed messages before a socket is closed.
 const MAX_FAULTS: u32 = 10;
+
+/// Questions that wait for their answers; more are refused. Fewer than the commands that may wait, so that an interrupt
+/// gets through.
+const MAX_QUESTIONS: usize = 8;
 
 /// How a command ended.
 #[derive(Debug)]
@@ -28,6 +33,8 @@ pub(super) enum Answered {
     Accepted { execution: ExecutionId, after: Seq },
     /// The session refused.
     Refused { id: Option<String>, fault: Fault },
+    /// The answer to a question, or why there is none.
+    Replied { id: RequestId, outcome: Result<Reply, Fault> },
 }
 
 impl<'a> Socket<'a> {
@@ -58,6 +65,13 @@ impl<'a> Socket<'a> {
                 Ok(())
             }
             Answered::Refused { id, fault } => self.say(&fault.notice(id)),
+            Answered::Replied { id, outcome } => {
+                self.questions -= 1;
+                match outcome {
+                    Ok(reply) => self.say(&Notice::Reply { id, reply }),
+                    Err(fault) => self.say(&fault.notice(Some(text(id)))),
+                }
+            }
         }
     }
 
@@ -67,14 +81,28 @@ impl<'a> Socket<'a> {
             return self.say(&fault.notice(name(&frame)));
         }
         let handle = &attachment.handle;
+        let language = handle.identity().language;
         match frame {
             ClientFrame::Execute { id, code, timeout_ms, stdin } => {
-                if let Err(fault) = validate::run(&code, timeout_ms, stdin.as_deref()) {
+                if let Err(fault) = validate::run(language, &code, timeout_ms) {
                     return self.say(&fault.notice(Some(id.to_string())));
                 }
                 let timeout = rest::timeout(timeout_ms);
                 let execute = Execute { id: Some(id.clone()), code, timeout, stdin, interactive: true };
                 self.answers.push(run(attachment, execute, id).boxed());
+            }
+            ClientFrame::Stdin { data, eof } => match validate::input(data, eof) {
+                Ok(input) => self.answers.push(ask(attachment, None, handle.stdin(input)).boxed()),
+                Err(fault) => return self.say(&fault.notice(None)),
+            },
+            ClientFrame::Complete { id, code, cursor } => {
+                return self.on_question(id, validate::question(language, QueryKind::Complete, code, cursor));
+            }
+            ClientFrame::Inspect { id, code, cursor } => {
+                return self.on_question(id, validate::question(language, QueryKind::Inspect, code, cursor));
+            }
+            ClientFrame::IsComplete { id, code, cursor } => {
+                return self.on_question(id, validate::question(language, QueryKind::IsComplete, code, cursor));
             }
             ClientFrame::Interrupt { id } => {
                 let named = id.as_ref().map(ToString::to_string);
@@ -89,6 +117,22 @@ impl<'a> Socket<'a> {
             ClientFrame::Ping { id } => return self.say(&Notice::Pong { id }),
         }
         Ok(())
+    }
+
+    /// Asks the interpreter. It may be long in answering, so questions leave room for other commands.
+    fn on_question(&mut self, id: RequestId, question: Result<Query, Fault>) -> Result<(), Ending> {
+        match question {
+            Ok(_) if self.questions >= MAX_QUESTIONS => {
+                let detail = format!("{MAX_QUESTIONS} questions wait for their answers already");
+                self.say(&Fault::new(ProblemCode::Busy, detail).notice(Some(text(id))))
+            }
+            Ok(question) => {
+                self.questions += 1;
+                self.answers.push(inquire(self.attachment, id, question).boxed());
+                Ok(())
+            }
+            Err(fault) => self.say(&fault.notice(Some(text(id)))),
+        }
     }
 }
 
@@ -110,6 +154,11 @@ async fn ask(
     }
 }
 
+async fn inquire(attachment: &Attachment, id: RequestId, question: Query) -> Answered {
+    let outcome = attachment.handle.query(question).await;
+    Answered::Replied { id, outcome: outcome.map_err(|refusal| rest::refused(&attachment.handle, refusal)) }
+}
+
 fn refused(attachment: &Attachment, id: Option<String>, refusal: Refusal) -> Answered {
     Answered::Refused { id, fault: rest::refused(&attachment.handle, refusal) }
 }
@@ -120,7 +169,11 @@ fn name(frame: &ClientFrame) -> Option<String> {
         ClientFrame::Execute { id, .. } => Some(id.to_string()),
         ClientFrame::Interrupt { id } => id.as_ref().map(ToString::to_string),
         ClientFrame::Restart { id } | ClientFrame::Terminate { id } => id.as_ref().map(ToString::to_string),
-        ClientFrame::Ping { id } => Some(id.to_string()),
+        ClientFrame::Complete { id, .. }
+        | ClientFrame::Inspect { id, .. }
+        | ClientFrame::IsComplete { id, .. }
+        | ClientFrame::Ping { id } => Some(id.to_string()),
+        ClientFrame::Stdin { .. } => None,
     }
 }
 

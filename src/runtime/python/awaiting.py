@@ -5,6 +5,8 @@ asyncio is imported when the first coroutine comes, not before: it costs more th
 
 import sys
 
+library = load("imports").library
+
 
 class Loop:
     def __init__(self):
@@ -12,11 +14,10 @@ class Loop:
         self._task = None
         self._interrupted = False
         self._cancelled_at = None  # the traceback; asyncio drops it
-        self._import_path = list(sys.path)
 
     def run(self, coroutine):
         """Runs a coroutine to its end. An interrupt, or a background task's exit, cancels it."""
-        asyncio = self._asyncio()
+        asyncio = library("asyncio")
         if self._loop is None or self._loop.is_closed() or self._loop.is_running():
             self._loop = asyncio.new_event_loop()
             asyncio.set_event_loop(self._loop)
@@ -75,12 +76,3 @@ class Loop:
             raise
         except BaseException as error:
             return None, error
-
-    def _asyncio(self):
-        """Imports asyncio by the path as it was at start, lest a file of the user stands in for one that it needs."""
-        theirs, sys.path[:] = sys.path[:], self._import_path
-        try:
-            import asyncio
-        finally:
-            sys.path[:] = theirs
-        return asyncio

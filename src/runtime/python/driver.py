@@ -3,13 +3,18 @@
 Started as `python3 -I -S driver.py FD` where FD is the control socket. This file only prepares the
 interpreter; the files beside it do the work, each loaded by `load` below:
 
-    control.py     frames, numbers and acknowledgements on the control socket
-    jsontext.py    JSON without the library's json
-    streams.py     sys.stdout, sys.stderr and print: nothing waits in a buffer
-    shield.py      what may interrupt user code, and what may not interrupt the driver
-    execution.py   compiles and runs one execution in the session's namespace
-    awaiting.py    top-level await, on one event loop a session
-    report.py      values and exceptions as the text that a client sees
+    control.py      frames, numbers and acknowledgements on the control socket
+    jsontext.py     JSON without the library's json
+    descriptors.py  the descriptors 0, 1 and 2, and their return
+    streams.py      sys.stdout, sys.stderr and print: nothing waits in a buffer
+    stdin.py        sys.stdin, input and getpass
+    shield.py       what may interrupt user code, and what may not interrupt the driver
+    execution.py    compiles and runs one execution in the session's namespace
+    awaiting.py     top-level await, on one event loop a session
+    report.py       values and exceptions as the text that a client sees
+    display.py      rich output; bundles.py is what objects look like, figures.py those of matplotlib
+    imports.py      the driver's own imports, and changes to modules that a program imports
+    queries.py      completion (completion.py) and documentation; expressions.py finds what a place names
 
 It refuses to know about sandboxes, time limits and clients. It never speaks over stdio.
 
@@ -24,7 +29,9 @@ Rules that keep a session from harming its own driver:
 
 import sys
 from _signal import SIGINT, signal
-from posix import close, dup2, stat, sysconf
+from posix import close, stat
+
+__builtins__ = dict(vars(__builtins__))  # for all functions that are made from here on
 
 
 def void(_signum, _frame):
@@ -38,11 +45,12 @@ def load(name):
     """Runs a file beside this one as a module that only the driver can see; the second time, returns the first."""
     module = LOADED.get(name)
     if module is None:
-        module = LOADED[name] = type(sys)("repltool." + name)
+        module = type(sys)("repltool." + name)
         path = f"{HERE}/{name}.py"
-        vars(module).update(__builtins__=BUILTINS, __file__=path, load=load, void=void)
+        vars(module).update(__builtins__=__builtins__, __file__=path, load=load, void=void)
         with open(path, encoding="utf-8") as source:
             exec(compile(source.read(), path, "exec", dont_inherit=True), vars(module))
+        LOADED[name] = module  # not before: an interrupt may end the loading of those that come late
     return module
 
 
@@ -62,38 +70,33 @@ def set_import_path():
     sys.dont_write_bytecode = True  # no __pycache__ among the user's files
 
 
-def move_high(descriptor, below_top):
-    """Moves a descriptor to the upper end, away from the numbers that programs count on. Not inherited by exec."""
-    limit = sysconf("SC_OPEN_MAX")
-    target = (min(limit, 1024) if limit > 0 else 1024) - below_top
-    dup2(descriptor, target, inheritable=False)
-    return target
-
-
 signal(SIGINT, void)  # nothing can be meant yet
 LOADED = {}
-BUILTINS = dict(vars(__builtins__))
 
 
 def main():
     """Never returns: the process ends when the control socket does."""
     inherited = int(sys.argv[1])
-    control = load("control").Control(move_high(inherited, 1))
+    descriptors = load("descriptors")
+    control = load("control").Control(descriptors.move_high(inherited, 1), descriptors.move_high(inherited, 2))
     close(inherited)
     signal(SIGINT, control.note_interrupt)
     sys.argv = [""]
     set_import_path()
     control.ready()
-    spares = {1: move_high(1, 2), 2: move_high(2, 3)}
-    execution = load("execution").Interpreter(spares, control)
+    execution = load("execution").Interpreter(descriptors.Descriptors(), control)
     if not control.has_mail():
         execution.prepare()
     while True:
-        n, count, code = control.next_execution()
+        request = control.next_request()
+        if request["t"] == "query":
+            control.reply(request["n"], execution.answer(request))
+            continue
         try:
-            control.done(n, execution.run(code, count))
+            control.done(execution.run(request["code"], request["count"], request.get("stdin", "none")))
         except MemoryError:
-            control.done(n, execution.no_memory())
+            control.done(execution.no_memory())
+        control.check()
         execution.prepare()
 
 

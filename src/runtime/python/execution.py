@@ -10,7 +10,7 @@ import sys
 from _ast import Expr, Expression, PyCF_ALLOW_TOP_LEVEL_AWAIT, PyCF_ONLY_AST
 from _sitebuiltins import _Helper
 from mmap import mmap
-from posix import _exit, dup2, fstat, getpid, register_at_fork
+from posix import _exit, getpid, register_at_fork
 from time import monotonic_ns
 
 streams = load("streams")
@@ -23,6 +23,11 @@ NO_MEMORY = (
     '"success":false,"result":null,"result_text":null,"exception":{"name":"MemoryError","message":"","traceback":'
     '["MemoryError: no memory for the report"]},"exit_code":null,"truncated":true,"end_ns":'
 )
+NO_ANSWER = {
+    "complete": '{"matches":[],"cursor_start":CURSOR,"cursor_end":CURSOR}',
+    "inspect": '{"found":false,"data":{}}',
+    "is_complete": '{"status":"unknown","indent":""}',
+}
 RESERVE = 8 << 20  # for the report of a program that has used up all memory; untouched pages cost nothing
 FUTURES = 0
 for _name in __future__.all_feature_names:
@@ -30,13 +35,13 @@ for _name in __future__.all_feature_names:
 
 
 class Interpreter:
-    """`spares` maps the descriptors 1 and 2 to copies of them, from which they are restored."""
-
-    def __init__(self, spares, control):
+    def __init__(self, descriptors, control):
         self._process = getpid()
         self._reserve = mmap(-1, RESERVE)
-        self._spares = spares
-        self._streams = dict(zip(("stdout", "stderr"), streams.install()))
+        self._descriptors = descriptors
+        self._stdout, self._stderr = streams.install()
+        self._input = load("stdin").Input(control.ask)
+        self._display = builtins.display = load("display").Display(control)
         self._loop = load("awaiting").Loop()
         self._shield = load("shield").Shield(control.note_interrupt, self._loop.take_interrupt)
         self._take_interrupt = control.take_interrupt
@@ -45,11 +50,16 @@ class Interpreter:
         main.__builtins__ = builtins
         self._namespace = vars(main)
         _offer_what_site_would()
+        load("imports").Patches({
+            "getpass": self._input.patch_getpass,
+            "matplotlib": lambda module: load("figures").choose_backend(module),
+            "matplotlib.backends.backend_agg": lambda module: setattr(module, "show", self._display.show_figures),
+        })
         register_at_fork(after_in_child=control.leave)
 
-    def run(self, code, count):
+    def run(self, code, count, stdin):
         """Runs an execution. Returns the fields of its `done` message, as JSON without the braces."""
-        self._restore_descriptors()
+        self._descriptors.restore(reads=stdin != "none")
         value, error = self._shield.run(self._evaluate, code, f"<cell {count}>")
         try:
             exit_code = exception = None
@@ -63,12 +73,24 @@ class Interpreter:
         finally:
             error = None  # else its traceback would hold this frame, and the frame the exception
 
+    def answer(self, query):
+        """Returns the body of the reply to a query, as JSON."""
+        cursor = query["cursor"] = max(0, min(query.get("cursor", 0), len(query["code"])))
+        body, _ = self._shield.run(self._answer, query)
+        return body or NO_ANSWER[query["kind"]].replace("CURSOR", str(cursor))
+
+    def _answer(self, query):
+        if self._take_interrupt():
+            raise KeyboardInterrupt
+        return load("queries").answer(query, self._namespace, self._futures)
+
     def _tell(self, error):
         """Returns (exit code or None, the exception as `report.exception_parts` or None for a clean exit)."""
         if isinstance(error, MemoryError):
             self._reserve.close()
         if isinstance(error, KeyboardInterrupt):
             self._loop.recover()
+        self._shield.run(self._leave_figures, error)
         told, trouble = self._shield.run(self._conclude, error)
         if told is None:
             self._reserve.close()
@@ -111,7 +133,8 @@ class Interpreter:
         if value is not None:
             builtins._ = value
         fields = report.value_fields(value)
-        _flush()
+        self._display.show_value(value)
+        streams.flush()
         return fields
 
     def _compile(self, code, name):
@@ -136,25 +159,25 @@ class Interpreter:
                 value = await value
         return value
 
+    def _leave_figures(self, error):
+        if isinstance(error, (KeyboardInterrupt, MemoryError)):
+            self._display.drop_figures()
+        else:
+            self._display.show_value(None)
+
     def _conclude(self, error):
         exit_code = _exit_code(error) if isinstance(error, SystemExit) else None
-        _flush()
+        streams.flush()
         return exit_code, None if exit_code == 0 else report.exception_parts(error)
 
     def _restore_streams(self):
-        for name, stream in self._streams.items():
+        """Puts our streams where the program has left none that works; those of its own stay."""
+        if self._input.stream.source.used:
+            self._input.renew()
+        for name, stream in ("stdin", self._input.stream), ("stdout", self._stdout), ("stderr", self._stderr):
             current = getattr(sys, name, None)
-            if current is None or getattr(current, "closed", False):
+            if current is not stream and _is_closed(current):
                 setattr(sys, name, stream)
-
-    def _restore_descriptors(self):
-        """A program may have closed 1 or 2, so that the next file it opened took the number."""
-        for number, spare in self._spares.items():
-            try:
-                if not _same_file(number, spare):
-                    dup2(spare, number)
-            except OSError:
-                pass  # the spare is gone as well
 
 
 def _fields(value, exit_code, exception, end_ns):
@@ -171,6 +194,15 @@ def _fields(value, exit_code, exception, end_ns):
     )
 
 
+def _is_closed(stream):
+    try:
+        return stream is None or bool(stream.closed)
+    except AttributeError:
+        return False
+    except Exception:
+        return True  # it is detached from what it wrote to
+
+
 def _exit_code(error):
     """The status that `SystemExit` asks for. As in Python, what is no number is printed and means 1."""
     code = error.code
@@ -182,35 +214,12 @@ def _exit_code(error):
     return 1
 
 
-def _flush():
-    """Flushes streams that the user put in our place, and the C library's if the program calls into it."""
-    for name in ("stdout", "stderr"):
-        try:
-            getattr(sys, name).flush()
-        except Exception:
-            pass
-    if "ctypes" in sys.modules:
-        try:
-            sys.modules["ctypes"].CDLL(None).fflush(None)
-        except Exception:
-            pass
-
-
 def _leave_child(exit_code, exception):
     """Ends a child made by fork that has come to the end of the code: what follows is the parent's."""
     if exception is not None and exit_code is None:
         streams.write_whole(2, "\n".join([*exception[2], ""]).encode("utf-8", "backslashreplace"))
         exit_code = 1
     _exit(exit_code or 0)
-
-
-def _same_file(one, other):
-    other = fstat(other)
-    try:
-        one = fstat(one)
-    except OSError:
-        return False
-    return one.st_ino == other.st_ino and one.st_dev == other.st_dev
 
 
 def _offer_what_site_would():

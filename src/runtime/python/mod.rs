@@ -16,11 +16,20 @@ const OLDEST: (u32, u32) = (3, 11);
 pub const FILES: &[(&str, &[u8])] = &[
     ("/run/repltool/driver.py", include_bytes!("driver.py")),
     ("/run/repltool/awaiting.py", include_bytes!("awaiting.py")),
+    ("/run/repltool/bundles.py", include_bytes!("bundles.py")),
+    ("/run/repltool/completion.py", include_bytes!("completion.py")),
     ("/run/repltool/control.py", include_bytes!("control.py")),
+    ("/run/repltool/descriptors.py", include_bytes!("descriptors.py")),
+    ("/run/repltool/display.py", include_bytes!("display.py")),
     ("/run/repltool/execution.py", include_bytes!("execution.py")),
+    ("/run/repltool/expressions.py", include_bytes!("expressions.py")),
+    ("/run/repltool/figures.py", include_bytes!("figures.py")),
+    ("/run/repltool/imports.py", include_bytes!("imports.py")),
     ("/run/repltool/jsontext.py", include_bytes!("jsontext.py")),
+    ("/run/repltool/queries.py", include_bytes!("queries.py")),
     ("/run/repltool/report.py", include_bytes!("report.py")),
     ("/run/repltool/shield.py", include_bytes!("shield.py")),
+    ("/run/repltool/stdin.py", include_bytes!("stdin.py")),
     ("/run/repltool/streams.py", include_bytes!("streams.py")),
 ];
 

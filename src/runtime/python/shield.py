@@ -53,9 +53,10 @@ class Shield:
             signal(number, handler)
         signal(SIGINT, self._interrupt)
 
-    def _interrupt(self, _signum, frame):
-        in_this_file = frame is None or frame.f_globals is globals()  # too early or too late
-        if not in_this_file and not self._divert(frame):
+    def _interrupt(self, signum, frame):
+        if frame is None or frame.f_globals is globals():  # a little before or after the user's code
+            self._idle_interrupt(signum, frame)
+        elif not self._divert(frame):
             raise KeyboardInterrupt
 
     def _rest(self):

@@ -81,8 +81,8 @@ class Stream(TextIOWrapper):
         self.flush()
 
 
-class _Builtins:
-    """`print` is a bound method of this, because a plain function would bind again as an attribute of a class."""
+class Builtins:
+    """What `print` is a bound method of, because a plain function would bind again as an attribute of a class."""
 
     def __reduce__(self):
         return __import__, ("builtins",)
@@ -90,6 +90,8 @@ class _Builtins:
     def __repr__(self):
         return "builtins"
 
+
+class _Builtins(Builtins):
     def print(self, *args, sep=" ", end="\n", file=None, flush=False):
         """Prints the values to a stream, or to sys.stdout by default.
 
@@ -119,6 +121,30 @@ class _Builtins:
                 pass
         if written < len(data):
             write_whole(descriptor, data[written:])
+
+
+def flush():
+    """Flushes streams that the user put in our place, and the C library's if the program calls into it."""
+    for name in ("stdout", "stderr"):
+        try:
+            stream = getattr(sys, name)
+            if stream is not _out and stream is not _err:
+                stream.flush()
+        except Exception:
+            pass
+    if "ctypes" in _modules:
+        try:
+            _modules["ctypes"].CDLL(None).fflush(None)
+        except Exception:
+            pass
+
+
+def tell(text):
+    """Prints a line on the program's stderr, if that works."""
+    try:
+        print(text, file=sys.stderr)
+    except Exception:
+        pass
 
 
 def install():

@@ -9,6 +9,8 @@ use std::{
     time::Duration,
 };
 
+use super::Counter;
+
 /// What is counted of a group. What the host does not count is `None`.
 #[derive(Debug, Default)]
 pub(super) struct Meters {
@@ -16,6 +18,7 @@ pub(super) struct Meters {
     pub(super) memory_current: Option<Meter>,
     pub(super) memory_peak: Option<Meter>,
     pub(super) oom: Option<Meter>,
+    pub(super) refused_forks: Option<Meter>,
 }
 
 #[derive(Debug)]
@@ -34,13 +37,21 @@ pub(super) struct Meter {
 }
 
 impl Meters {
-    /// Opens the counters of CPU time and of the memory peak, as [`Group::open_meters`](super::Group::open_meters) says.
-    pub(super) fn open(&self) -> io::Result<Vec<File>> {
+    /// As [`Group::open_meters`](super::Group::open_meters) says.
+    pub(super) fn open(&self) -> io::Result<Vec<(Counter, File)>> {
+        let cpu = self.cpu.as_ref().map(|(CpuMeter::Account(meter) | CpuMeter::Stat(meter))| meter);
+        let counters = [
+            (Counter::Cpu, cpu),
+            (Counter::MemoryPeak, self.memory_peak.as_ref()),
+            (Counter::OomKills, self.oom.as_ref()),
+            (Counter::RefusedForks, self.refused_forks.as_ref()),
+        ];
         let mut files = Vec::new();
-        if let Some(CpuMeter::Account(meter) | CpuMeter::Stat(meter)) = &self.cpu {
-            files.push(File::open(&meter.path)?);
-            if let Some(peak) = &self.memory_peak {
-                files.extend(open_peak(&peak.path)?);
+        for (counter, meter) in counters {
+            match meter.map(|meter| open(counter, &meter.path)) {
+                Some(Ok(file)) => files.push((counter, file)),
+                Some(Err(error)) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                Some(Err(_)) | None => {}
             }
         }
         Ok(files)
@@ -84,13 +95,10 @@ impl Meter {
     }
 }
 
-fn open_peak(path: &Path) -> io::Result<Option<File>> {
-    let writable = File::options().read(true).write(true).open(path);
-    match writable.or_else(|_| File::open(path)) {
-        Ok(file) => Ok(Some(file)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error),
-    }
+/// The peak can be set back by whoever may write to it.
+fn open(counter: Counter, path: &Path) -> io::Result<File> {
+    let writable = File::options().read(true).write(counter == Counter::MemoryPeak).open(path);
+    writable.or_else(|_| File::open(path))
 }
 
 #[cfg(test)]
@@ -110,21 +118,25 @@ mod tests {
     }
 
     #[test]
-    fn a_peak_that_is_missing_is_left_out() {
+    fn counters_that_are_missing_are_left_out() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let place = |name: &str| Meter::new(folder.path().join(name));
         let meters = Meters {
             cpu: Some(CpuMeter::Stat(place("cpu.stat"))),
+            memory_current: None,
             memory_peak: Some(place("memory.peak")),
-            ..Meters::default()
+            oom: None,
+            refused_forks: Some(place("pids.events")),
         };
-        assert!(meters.open().is_err(), "the account is always there");
+        let opened = || meters.open().expect("opened").into_iter().map(|(counter, _)| counter).collect::<Vec<_>>();
+        assert_eq!(opened(), []);
         fs::write(folder.path().join("cpu.stat"), "usage_usec 1\n").expect("written");
-        assert_eq!(meters.open().expect("opened").len(), 1);
+        fs::write(folder.path().join("pids.events"), "max 1\n").expect("written");
+        assert_eq!(opened(), [Counter::Cpu, Counter::RefusedForks]);
         let peak = folder.path().join("memory.peak");
         fs::write(&peak, "7\n").expect("written");
         // Root may write it all the same; everybody else reads.
         fs::set_permissions(&peak, fs::Permissions::from_mode(0o444)).expect("set");
-        assert_eq!(meters.open().expect("opened").len(), 2);
+        assert_eq!(opened(), [Counter::Cpu, Counter::MemoryPeak, Counter::RefusedForks]);
     }
 }

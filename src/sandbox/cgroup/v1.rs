@@ -43,6 +43,10 @@ impl Layout for V1 {
         self.memory.is_some()
     }
 
+    fn has_processes(&self) -> bool {
+        self.pids.is_some()
+    }
+
     fn create(&self, name: &str, limits: &Limits) -> Result<Group, CgroupError> {
         let mut group = Group::new();
         for folder in self.folders() {
@@ -59,6 +63,7 @@ impl Layout for V1 {
         }
         if let Some(pids) = place(&self.pids) {
             set(pids.join("pids.max"), limits.max_processes)?;
+            group.meters.refused_forks = Some(Meter::new(pids.join("pids.events")));
         }
         if let Some(unified) = place(&self.unified) {
             group.kill = Some(unified.join("cgroup.kill"));
@@ -197,12 +202,14 @@ mod tests {
         let mut group = v1.create("limits", &LIMITS).expect("made");
         let mut hog = command_in(&group, "x=$(head -c 100000000 /dev/zero | tr '\\0' x); echo ${#x}");
         hog.wait().expect("reaped");
-        let Usage { cpu, memory_current, memory_peak, oom_kills } = group.usage();
+        let Usage { cpu, memory_current, memory_peak, oom_kills, refused_forks } = group.usage();
         assert!(oom_kills >= Some(1), "{oom_kills:?}");
         assert!(memory_peak > Some(16 << 20) && memory_peak <= Some(LIMITS.memory_bytes), "{memory_peak:?}");
         assert!(memory_current.is_some() && cpu > Duration::ZERO);
+        assert_eq!(refused_forks, Some(0));
         let mut forker = command_in(&group, "for i in 1 2 3 4 5 6 7 8 9; do sleep 5 & done 2>/dev/null; exit 0");
         assert_eq!(forker.wait().expect("reaped").code(), Some(2), "the shell could not fork");
+        assert_eq!(group.usage().refused_forks, Some(1));
         assert!(group.kill());
         wait_until(|| group.remove());
         v1.shutdown();

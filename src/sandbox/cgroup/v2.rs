@@ -72,6 +72,10 @@ impl Layout for V2 {
         self.memory
     }
 
+    fn has_processes(&self) -> bool {
+        self.pids
+    }
+
     fn create(&self, name: &str, limits: &Limits) -> Result<Group, CgroupError> {
         let place = self.folder.join(name);
         let mut group = Group::new();
@@ -89,6 +93,7 @@ impl Layout for V2 {
         }
         if self.pids {
             set(place.join("pids.max"), limits.max_processes)?;
+            group.meters.refused_forks = Some(Meter::new(place.join("pids.events")));
         }
         Ok(group)
     }
@@ -171,14 +176,27 @@ mod tests {
         let v2 = V2::open(base.path(), SERVER).expect("writable");
         let mut group = v2.create("s1", &LIMITS).expect("made");
         let place = base.path().join("repltool-77/s1");
-        let untold = Usage { cpu: Duration::ZERO, memory_current: None, memory_peak: None, oom_kills: None };
+        let untold = Usage {
+            cpu: Duration::ZERO,
+            memory_current: None,
+            memory_peak: None,
+            oom_kills: None,
+            refused_forks: None,
+        };
         assert_eq!(group.usage(), untold, "files that are not there are not guessed");
         fs::write(place.join("cpu.stat"), "usage_usec 1500\nuser_usec 1000\n").expect("written");
         fs::write(place.join("memory.current"), "4096\n").expect("written");
         fs::write(place.join("memory.peak"), "8192\n").expect("written");
         fs::write(place.join("memory.events"), "low 0\noom 2\noom_kill 1\noom_group_kill 0\n").expect("written");
+        fs::write(place.join("pids.events"), "max 5\n").expect("written");
         let cpu = Duration::from_micros(1500);
-        let told = Usage { cpu, memory_current: Some(4096), memory_peak: Some(8192), oom_kills: Some(1) };
+        let told = Usage {
+            cpu,
+            memory_current: Some(4096),
+            memory_peak: Some(8192),
+            oom_kills: Some(1),
+            refused_forks: Some(5),
+        };
         assert_eq!(group.usage(), told);
         assert!(!group.remove(), "not while something is in it");
         empty(&place);

@@ -28,9 +28,9 @@ impl Actor {
                 let _ = reply.send(Ok(()));
             }
             Command::Restart(reply) => self.restart(reply),
-            Command::Stdin(_, reply) => drop(reply.send(Err(Refusal::NothingReads))),
-            Command::Query(_, reply) => drop(reply.send(Err(Refusal::Internal))),
-            Command::File(_, reply) => drop(reply.send(Err(Refusal::Internal))),
+            Command::Stdin(input, reply) => drop(reply.send(self.take_stdin(&input))),
+            Command::Query(query, reply) => self.ask(query, reply),
+            Command::File(ask, reply) => self.ask_file(ask, reply),
             Command::Terminate(reply) => drop(reply.send(())),
             Command::Drain(_, reply) => drop(reply.send(())),
         }
@@ -40,7 +40,7 @@ impl Actor {
         let id = execute.id.clone().unwrap_or_else(new_execution_id);
         let job = Job::new(execute);
         let fingerprint = Fingerprint::of(&job.code);
-        match self.book.judge(&id, fingerprint, job.code.len()) {
+        match self.book.judge(&id, fingerprint, job.bytes()) {
             Verdict::Follow(after) => return Ok(Accepted { id, after }),
             Verdict::Refuse(refusal) => return Err(refusal),
             Verdict::Admit => {}
@@ -60,7 +60,7 @@ impl Actor {
             }
         })?;
         let after = Seq(queued.0.saturating_sub(1));
-        let bytes = job.code.len();
+        let bytes = job.bytes();
         self.book.queue(Ticket { id: id.clone(), job, bytes }, fingerprint, after);
         self.touch();
         self.start_next();
@@ -195,7 +195,7 @@ impl Actor {
             kernel.kill();
             let gone = async {
                 loop {
-                    if let KernelEvent::Gone { .. } = next_event(&mut self.kernel, false).await {
+                    if let KernelEvent::Gone(_) = next_event(&mut self.kernel, false).await {
                         return;
                     }
                 }

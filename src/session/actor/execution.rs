@@ -8,29 +8,41 @@ use tokio::time::Instant;
 
 use super::Actor;
 use super::kernel::Job;
+use super::limits;
 use super::running::{AGAIN, ASK_LIMIT, Cause, Finished, GRACE, Running, state_lost};
-use crate::runtime::control::{self, Done, ToDriver};
+use crate::runtime::control::{Done, ToDriver};
+use crate::runtime::{Kernel, Used};
 use crate::session::admission::Ticket;
 use crate::session::log::Edge;
-use crate::supervisor::link::Watch;
 use crate::supervisor::link::init::ExitStatus;
+use crate::supervisor::link::{Exited, Watch};
+use crate::supervisor::monotonic_ns;
 
 impl Actor {
     /// Starts what waits, if the kernel is free and everything before is settled.
     pub(super) fn start_next(&mut self) {
-        let free = self.running.is_none() && self.asked.is_none() && self.stalled.is_none() && !self.synchronising;
-        if !free {
+        let settled = self.asked.is_none() && self.stalled.is_none() && !self.synchronising && !self.replacing;
+        if !settled || self.running.is_some() || self.asking.is_some() {
             return;
         }
         if self.kernel.is_none() {
-            if self.book.is_busy() {
+            if self.book.is_busy() || !self.queries.is_empty() {
                 self.begin_boot();
             }
+            return;
+        }
+        if std::mem::take(&mut self.fence) {
+            return self.synchronise();
+        }
+        if self.begin_query() {
             return;
         }
         let Some((ticket, count)) = self.book.begin() else { return };
         // What was printed between executions belongs to none.
         self.drain_pipes();
+        if self.replacing {
+            return self.book.put_back(ticket);
+        }
         let running = Running::new(ticket.id.clone(), ticket.job.clone(), count);
         let started =
             Event::Started { id: running.id.clone(), execution_count: count, timestamp: running.started_at.clone() };
@@ -43,42 +55,43 @@ impl Actor {
             kernel.begin_usage();
         }
         self.running = Some(running);
+        self.begin_stdin();
         self.send_code();
         self.publish();
     }
 
     /// Sends the code of the running execution: at once if it is short, else the first part of it.
     pub(super) fn send_code(&mut self) {
-        let (Some(running), Some(kernel)) = (&mut self.running, &mut self.kernel) else { return };
-        let (n, count) = (running.count, running.count);
-        let code = running.job.code.as_str();
-        running.parts_sent = 0;
-        let sent = match control::parts(code).next() {
-            Some(first) if first.len() < code.len() => kernel.tell(&ToDriver::Part { n, i: 0, s: first }),
-            _ => kernel.tell(&ToDriver::Exec { n, count, code: Some(code), parts: None, ack: Some(kernel.stored()) }),
-        };
-        if let Err(error) = sent {
+        if let Some(running) = &mut self.running {
+            running.parts_sent = 0;
+        }
+        self.send_part();
+    }
+
+    fn send_part(&mut self) {
+        let (Some(running), Some(kernel)) = (&self.running, &mut self.kernel) else { return };
+        let (n, count, stdin) = (running.count, running.count, running.stdin_mode());
+        let ack = Some(kernel.stored());
+        let message = |code, parts| ToDriver::Exec { n, count, code, parts, ack, stdin };
+        if let Err(error) = kernel.send_code(n, &running.job.code, running.parts_sent, message) {
+            self.driver_fault(&error);
+        }
+    }
+
+    /// Asks the driver where it stands; nothing starts before it has said so.
+    fn synchronise(&mut self) {
+        let Some(kernel) = &mut self.kernel else { return };
+        self.synchronising = true;
+        if let Err(error) = kernel.synchronise() {
             self.driver_fault(&error);
         }
     }
 
     /// The driver has a part: the next one, or the word to run them.
     pub(super) fn part_taken(&mut self, n: u64, i: usize) {
-        let (Some(running), Some(kernel)) = (&mut self.running, &mut self.kernel) else { return };
-        if running.count != n || running.parts_sent != i {
-            return;
-        }
-        running.parts_sent += 1;
-        let count = running.count;
-        let sent = match control::parts(&running.job.code).nth(running.parts_sent) {
-            Some(part) => kernel.tell(&ToDriver::Part { n, i: running.parts_sent, s: part }),
-            None => {
-                let ack = Some(kernel.stored());
-                kernel.tell(&ToDriver::Exec { n, count, code: None, parts: Some(running.parts_sent), ack })
-            }
-        };
-        if let Err(error) = sent {
-            self.driver_fault(&error);
+        if let Some(running) = self.running.as_mut().filter(|it| it.count == n && it.parts_sent == i) {
+            running.parts_sent += 1;
+            self.send_part();
         }
     }
 
@@ -89,6 +102,7 @@ impl Actor {
             && let Some(kernel) = &mut self.kernel
         {
             self.asked = Some((kernel.interrupt(), now + ASK_LIMIT));
+            self.fence = true;
         }
         match running.stop {
             None | Some(Cause::User) if now >= running.deadline => self.stop(Cause::Limit(Limit::WallTime)),
@@ -112,6 +126,7 @@ impl Actor {
             (running.again_at, running.kill_at) = (Some(now + AGAIN), Some(now + GRACE));
         }
         self.asked = Some((kernel.interrupt(), now + ASK_LIMIT));
+        self.fence = true;
     }
 
     /// Kills the sandbox; its end is an event of the kernel.
@@ -128,43 +143,65 @@ impl Actor {
     }
 
     /// The driver says that an execution has ended.
-    pub(super) fn on_done(&mut self, done: Box<Done>) {
-        let (Some(running), Some(kernel)) = (&mut self.running, &mut self.kernel) else { return };
-        if running.count != done.n || running.done.is_some() {
+    pub(super) fn on_done(&mut self, mut done: Box<Done>) {
+        if done.end_ns == 0 {
+            done.end_ns = monotonic_ns();
+        }
+        if self.running.as_ref().is_none_or(|it| it.count != done.n || it.done.is_some()) {
             return;
         }
-        if running.limit(done.end_ns).is_some() {
-            // At a limit, every process that the execution started is gone before its end is told.
+        self.fence();
+        if let Some(running) = &mut self.running {
             running.done = Some(done);
             running.again_at = None;
             running.kill_at = Some(Instant::now() + ASK_LIMIT);
-            self.asked = Some((kernel.kill_rest(), Instant::now() + ASK_LIMIT));
-            return;
         }
-        self.complete(*done);
+        match &self.kernel {
+            // The end is told when it is known what was used.
+            Some(kernel) if !kernel.has_counters() => kernel.measure(),
+            _ => self.on_measured(),
+        }
+    }
+
+    /// The driver has told the end, and it is known what was used: it is completed, or, at a limit, first everything is
+    /// killed that the execution started.
+    pub(super) fn on_measured(&mut self) {
+        let Some(used) = self.kernel.as_ref().map(Kernel::used) else { return };
+        let verdict = self.limit_at_end(used);
+        let (Some(running), Some(kernel)) = (&mut self.running, &mut self.kernel) else { return };
+        if verdict.is_some() && running.verdict.is_none() {
+            running.verdict = verdict;
+            self.asked = Some((kernel.kill_rest(), Instant::now() + ASK_LIMIT));
+        } else if let Some(done) = running.done.take() {
+            self.complete(*done, used);
+        }
     }
 
     /// Init has answered what it was asked last.
     pub(super) fn on_asked(&mut self, id: u64) {
-        if self.asked.is_none_or(|(asked, _)| asked != id) {
+        if self.on_fed(id) || self.asked.is_none_or(|(asked, _)| asked != id) {
             return;
         }
         self.asked = None;
         match self.running.as_mut().and_then(|running| running.done.take()) {
-            Some(done) => self.complete(*done),
+            Some(done) => {
+                // Those that were killed may have written until then.
+                self.fence();
+                let used = self.kernel.as_ref().map(Kernel::used).unwrap_or_default();
+                self.complete(*done, used);
+            }
             None => self.start_next(),
         }
     }
 
-    fn complete(&mut self, done: Done) {
-        self.fence();
+    fn complete(&mut self, done: Done, used: Used) {
         let Some(running) = self.running.take() else { return };
         let mut outcome = running.outcome();
         if let Some(kernel) = &mut self.kernel {
             kernel.note_stored(done.m);
-            (outcome.usage.cpu_time_ms, outcome.usage.peak_memory_bytes) = kernel.usage();
         }
-        outcome.limit = running.limit(done.end_ns);
+        limits::tell_usage(&mut outcome, used);
+        outcome.limit = running.verdict;
         outcome.success = done.success && outcome.limit.is_none();
         outcome.result = done.result;
         outcome.result_text = done.result_text;
@@ -175,24 +212,21 @@ impl Actor {
     }
 
     /// The interpreter is gone in the middle of an execution.
-    pub(super) fn lose_running(&mut self, status: Option<ExitStatus>, used: (u64, u64), out_of_memory: bool) {
+    pub(super) fn lose_running(&mut self, status: Option<ExitStatus>, used: Used, exited: &Exited) {
         let Some(running) = self.running.take() else {
             self.state_lost = true;
             return;
         };
         let mut outcome = running.outcome();
         outcome.state_lost = true;
-        (outcome.usage.cpu_time_ms, outcome.usage.peak_memory_bytes) = used;
+        limits::tell_usage(&mut outcome, used);
         outcome.exit_code = status.map(|status| match status {
             ExitStatus::Code(code) => code,
             ExitStatus::Signal(signal) => 128 + signal,
         });
-        let killed = !matches!(status, Some(ExitStatus::Code(_)));
         outcome.limit = match &running.done {
-            Some(done) => running.limit(done.end_ns),
-            // Past its deadline with no gateway to see to it, the supervisor has killed it.
-            None if killed && running.is_overdue() => Some(Limit::WallTime),
-            None => running.limit(u64::MAX).or((out_of_memory && killed).then_some(Limit::Memory)),
+            Some(_) => running.verdict,
+            None => limits::of_loss(&running, status, exited, self.heap_ceiling()),
         };
         if running.stop == Some(Cause::Restart) {
             outcome.exception = Some(state_lost("the interpreter was restarted"));
@@ -202,8 +236,13 @@ impl Actor {
 
     fn settle(&mut self, running: Running, mut outcome: Outcome) {
         self.watch(true, None);
+        if let Some(kernel) = &mut self.kernel {
+            kernel.begin_usage();
+        }
         outcome.state_lost |= std::mem::take(&mut self.state_lost);
         self.last_ran = Instant::now();
+        self.idle_kept = 0;
+        self.end_stdin();
         let finished = Finished { outcome, code: running.job.code };
         self.book.finish();
         self.touch();
@@ -258,6 +297,9 @@ impl Actor {
                 self.stall(&error);
                 return false;
             }
+        }
+        if !self.flush_messages() {
+            return false;
         }
         for finished in std::mem::take(&mut self.unsaved) {
             self.record(finished);

@@ -10,24 +10,38 @@ use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use super::running::GRACE;
+use super::stdin::Feed;
 use super::{Actor, Running};
-use crate::runtime::control::{ControlError, FromDriver};
-use crate::runtime::{BootError, Kernel, KernelEvent};
+use crate::runtime::control::{ControlError, FIRST_QUERY, FromDriver};
+use crate::runtime::{BootError, Kernel, KernelEvent, Used};
 use crate::session::admission::Fingerprint;
 use crate::session::log::Found;
 use crate::session::{Execute, Refusal, create_request};
+use crate::supervisor::link::Exited;
 
 /// What an execution is to do, as it is stored.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(super) struct Job {
     pub(super) code: String,
     timeout_ms: u64,
+    /// What it reads, then end of file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) stdin: Option<String>,
+    /// Whether a client can be asked for input.
+    #[serde(default)]
+    pub(super) interactive: bool,
 }
 
 impl Job {
     pub(super) fn new(execute: Execute) -> Self {
         let timeout_ms = u64::try_from(execute.timeout.as_millis()).unwrap_or(u64::MAX);
-        Self { code: execute.code, timeout_ms }
+        let Execute { code, stdin, interactive, .. } = execute;
+        Self { code, timeout_ms, stdin, interactive }
+    }
+
+    /// What it takes of the queue's bytes.
+    pub(super) fn bytes(&self) -> usize {
+        self.code.len() + self.stdin.as_ref().map_or(0, String::len)
     }
 
     pub(super) fn encode(&self) -> Bytes {
@@ -53,12 +67,21 @@ impl Actor {
         match event {
             KernelEvent::Output(stream) => self.on_output(stream),
             KernelEvent::Driver(FromDriver::Done(done)) => self.on_done(done),
+            KernelEvent::Driver(FromDriver::Part { n, i }) if n >= FIRST_QUERY => self.query_part_taken(n, i),
             KernelEvent::Driver(FromDriver::Part { n, i }) => self.part_taken(n, i),
+            KernelEvent::Driver(FromDriver::Display { m, data, metadata, .. }) => self.on_display(m, data, metadata),
+            KernelEvent::Driver(FromDriver::InputRequest { m, prompt, password, .. }) => {
+                self.on_input_request(m, prompt, password);
+            }
+            KernelEvent::Driver(FromDriver::Reply { n, body }) => self.on_reply(n, body),
             KernelEvent::Driver(FromDriver::Hello { last, .. }) => self.on_hello(last),
             KernelEvent::Driver(FromDriver::Ready { .. }) | KernelEvent::Ended(_) => {}
             KernelEvent::DriverFault(error) => self.driver_fault(&error),
             KernelEvent::Asked(id) => self.on_asked(id),
-            KernelEvent::Gone { out_of_memory } => self.kernel_gone(out_of_memory),
+            KernelEvent::File { id, answer } => self.on_file(id, answer),
+            KernelEvent::Limit(limit) => self.on_limit(limit),
+            KernelEvent::Measured => self.on_measured(),
+            KernelEvent::Gone(exited) => self.kernel_gone(&exited),
         }
     }
 
@@ -69,16 +92,19 @@ impl Actor {
     }
 
     /// Every process is gone: the last of the output is taken, what ran is told, and a fresh interpreter boots.
-    fn kernel_gone(&mut self, out_of_memory: bool) {
+    fn kernel_gone(&mut self, exited: &Exited) {
         self.take_the_rest();
         // Dropped only when its end is in the log: until then the supervisor keeps what the next gateway would need.
         let kernel = self.kernel.take();
-        let (status, used) = kernel.as_ref().map_or((None, (0, 0)), |it| (it.exit_status(), it.usage()));
+        let (status, used) = kernel.as_ref().map_or((None, Used::default()), |it| (it.exit_status(), it.used()));
         (self.asked, self.kill_at) = (None, None);
-        self.synchronising = false;
-        tracing::info!(?status, out_of_memory, "interpreter lost");
+        (self.synchronising, self.fence, self.replacing) = (false, false, false);
+        self.feed = Feed::default();
+        self.lose_query();
+        self.lose_file_asks();
+        tracing::info!(?status, out_of_memory = exited.out_of_memory, limit = ?exited.limit, "interpreter lost");
         let waiting = self.book.lose();
-        self.lose_running(status, used, out_of_memory);
+        self.lose_running(status, used, exited);
         for ticket in waiting {
             let why = super::running::state_lost("the interpreter was lost before it ran");
             self.end_unrun(ticket.id, ticket.job, why);
@@ -103,7 +129,9 @@ impl Actor {
             Ok(kernel) => {
                 self.kernel = Some(*kernel);
                 self.tell(SessionStatus::Active, StatusReason::Restarted, None);
+                self.idle_kept = 0;
                 self.start_next();
+                self.ask_files();
                 self.publish();
                 self.answer_restarts(&Ok(()));
             }
@@ -133,6 +161,9 @@ impl Actor {
     ) {
         // Answers to asks of the gateway before us may still come.
         kernel.number_asks_from(u64::from(rand::random::<u32>()) << 16);
+        if let Some(message) = found.message.filter(|message| message.sandbox == kernel.sandbox().0) {
+            kernel.note_stored(message.number);
+        }
         let synchronised = kernel.synchronise();
         self.kernel = Some(kernel);
         self.synchronising = true;
@@ -147,6 +178,7 @@ impl Actor {
                 _ => self.book.queue(ticket, fingerprint, after),
             }
         }
+        self.resume_stdin();
         self.flush_unsaved();
         if let Err(error) = synchronised {
             self.driver_fault(&error);

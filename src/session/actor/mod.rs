@@ -13,10 +13,16 @@
 
 mod commands;
 mod execution;
+mod files;
 mod kernel;
+mod limits;
+mod messages;
 mod output;
+mod queries;
 mod running;
+mod stdin;
 
+use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,7 +34,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
 use super::admission::{Book, Fingerprint, Rules, Ticket};
-use super::log::{Found, Log, LogError};
+use super::log::{Found, Log, LogError, Message};
 use super::{Command, End, Identity, Refusal, Snapshot};
 use crate::runtime::{BootError, Kernel, KernelEvent};
 use crate::store::Store;
@@ -107,6 +113,12 @@ pub(crate) struct Actor {
     kill_at: Option<Instant>,
     /// The driver of an earlier gateway has not said yet where it stands.
     synchronising: bool,
+    /// An interrupt was sent: the driver is to say that it is past it, before it gets anything else.
+    fence: bool,
+    /// The interpreter is killed for a limit between executions.
+    replacing: bool,
+    /// Bytes of output since the last execution ended.
+    idle_kept: u64,
     /// To be told in the next result.
     state_lost: bool,
     /// Who waits for a fresh interpreter.
@@ -115,6 +127,13 @@ pub(crate) struct Actor {
     stalled: Option<(Instant, Instant)>,
     /// Results that the log had no room for.
     unsaved: Vec<Finished>,
+    /// Messages of the driver that the log had no room for; the program waits for each.
+    unsaved_messages: VecDeque<(Message, Event)>,
+    feed: stdin::Feed,
+    queries: VecDeque<queries::Waiting>,
+    asking: Option<queries::Asking>,
+    query_number: u64,
+    files: files::Asks,
     last_activity: Instant,
     last_ran: Instant,
     /// The server stops: until when what runs may end, and who waits.
@@ -155,10 +174,19 @@ impl Actor {
             asked: None,
             kill_at: None,
             synchronising: false,
+            fence: false,
+            replacing: false,
+            idle_kept: 0,
             state_lost: false,
             restarts: Vec::new(),
             stalled: None,
             unsaved: Vec::new(),
+            unsaved_messages: VecDeque::new(),
+            feed: stdin::Feed::default(),
+            queries: VecDeque::new(),
+            asking: None,
+            query_number: 0,
+            files: files::Asks::default(),
             last_activity: now,
             last_ran: now,
             draining: None,
@@ -225,7 +253,8 @@ impl Actor {
         let fault = self.kill_at;
         let idle = (!self.book.is_busy()).then(|| self.last_activity + self.settings.idle_timeout);
         let drain = self.draining.as_ref().map(|(deadline, _)| *deadline);
-        [stalled, running, asked, fault, idle, drain].into_iter().flatten().min()
+        let (query, file) = (self.query_deadline(), self.file_deadline());
+        [stalled, running, asked, fault, idle, drain, query, file].into_iter().flatten().min()
     }
 
     fn on_timer(&mut self) {
@@ -242,6 +271,8 @@ impl Actor {
             self.kill_at = None;
             self.kill();
         }
+        self.enforce_queries(now);
+        self.enforce_files(now);
         if self.stalled.is_none() {
             self.enforce(now);
         }
@@ -333,7 +364,7 @@ impl Actor {
             .filter_map(|pending| {
                 let job = Job::decode(&pending.command.body)?;
                 let fingerprint = Fingerprint::of(&job.code);
-                let bytes = job.code.len();
+                let bytes = job.bytes();
                 Some((Ticket { id: pending.command.id.clone(), job, bytes }, fingerprint))
             })
             .collect()

@@ -43,9 +43,7 @@ impl Actor {
                 return None;
             }
         };
-        if let Some(running) = &mut self.running {
-            running.kept += took as u64;
-        }
+        self.count_kept(took);
         self.announce(stream, edge);
         Some(took)
     }
@@ -57,11 +55,17 @@ impl Actor {
         }
     }
 
-    /// Bytes that the running execution may still print; without one there is no limit here.
-    fn room(&self) -> usize {
-        let Some(running) = &self.running else { return PIECE };
-        let left = self.identity.limits.max_output_size.saturating_sub(running.kept);
+    /// Bytes that may still be printed: by the running execution, or since the last one ended.
+    pub(super) fn room(&self) -> usize {
+        let kept = self.running.as_ref().map_or(self.idle_kept, |running| running.kept);
+        let left = self.identity.limits.max_output_size.saturating_sub(kept);
         usize::try_from(left).unwrap_or(usize::MAX)
+    }
+
+    /// So many bytes are in the log.
+    pub(super) fn count_kept(&mut self, bytes: usize) {
+        let kept = self.running.as_mut().map_or(&mut self.idle_kept, |running| &mut running.kept);
+        *kept += bytes as u64;
     }
 
     /// Past the limit the program must not block in a write while it is being stopped.
@@ -70,15 +74,18 @@ impl Actor {
         if dropped == 0 {
             return None;
         }
-        if let Some(running) = &mut self.running {
-            running.dropped += dropped as u64;
+        match &mut self.running {
+            Some(running) => {
+                running.dropped += dropped as u64;
+                self.stop(Cause::Limit(Limit::Output));
+            }
+            None => self.replace(),
         }
-        self.stop(Cause::Limit(Limit::Output));
         Some(dropped)
     }
 
     /// What lies in the pipes at this moment, and no more: a job in the background that goes on writing delays nothing.
-    fn take_pending_output(&mut self) {
+    pub(super) fn take_pending_output(&mut self) {
         for stream in BOTH {
             let Some(kernel) = &self.kernel else { return };
             let mut left = kernel.pending(stream);

@@ -7,7 +7,7 @@ use repltool_protocol::ids::ExecutionId;
 use tokio::time::Instant;
 
 use super::kernel::Job;
-use crate::runtime::control::Done;
+use crate::runtime::control::{Done, StdinMode};
 use crate::session::log::Begun;
 use crate::session::timestamp;
 use crate::supervisor::monotonic_ns;
@@ -49,8 +49,12 @@ pub(super) struct Running {
     pub(super) dropped: u64,
     /// The driver's word, while init kills what else the execution started.
     pub(super) done: Option<Box<Done>>,
+    /// The limit for which it ends, once the driver has told its end.
+    pub(super) verdict: Option<Limit>,
     /// Parts of the code that the driver has answered.
     pub(super) parts_sent: usize,
+    /// Whether its request brought what it reads.
+    pub(super) brings_stdin: bool,
 }
 
 /// An execution that has ended, with what the history keeps of it.
@@ -78,7 +82,9 @@ impl Running {
             kept: 0,
             dropped: 0,
             done: None,
+            verdict: None,
             parts_sent: 0,
+            brings_stdin: false,
         }
     }
 
@@ -95,6 +101,15 @@ impl Running {
             (self.deadline, self.deadline_ns) = (Instant::now() + left, deadline_ns);
         }
         self
+    }
+
+    /// Where it reads from.
+    pub(super) fn stdin_mode(&self) -> StdinMode {
+        match (self.brings_stdin || self.job.stdin.is_some(), self.job.interactive) {
+            (true, _) => StdinMode::Pipe,
+            (false, true) => StdinMode::Ask,
+            (false, false) => StdinMode::None,
+        }
     }
 
     /// When something must be done about it.

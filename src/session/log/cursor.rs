@@ -219,7 +219,7 @@ impl Cursor {
         let bytes = self.chunk.at(place);
         match record::peek(bytes) {
             // The body of a command may be long, and is nothing that a reader is told.
-            Some((Tag::Header | Tag::Command, len)) => return Look::Pass(place.plus(len)),
+            Some((Tag::Header | Tag::Command | Tag::Message, len)) => return Look::Pass(place.plus(len)),
             Some((Tag::Event(_), _)) | None => {}
         }
         match record::parse(bytes) {
@@ -239,7 +239,7 @@ impl Cursor {
         let payload = match record.tag {
             Tag::Event(Kind::Stream(stream)) => Payload::Output(stream, Range::from_bytes(record.payload)?, Vec::new()),
             Tag::Event(kind) => Payload::Json(kind, Bytes::copy_from_slice(record.payload)),
-            Tag::Header | Tag::Command => return None,
+            Tag::Header | Tag::Command | Tag::Message => return None,
         };
         Some(Entry { first: record.seq, seq: record.seq, at_ms: record.at_ms, execution, payload, next })
     }

@@ -97,6 +97,28 @@ pub struct Command {
     pub body: Bytes,
 }
 
+/// A message of a driver, which it repeats until it is told that the message is stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Message {
+    /// Names the driver.
+    pub sandbox: u64,
+    /// Its number.
+    pub number: u64,
+}
+
+impl Message {
+    fn to_bytes(self) -> [u8; 16] {
+        let mut bytes = [0; 16];
+        bytes[..8].copy_from_slice(&self.sandbox.to_le_bytes());
+        bytes[8..].copy_from_slice(&self.number.to_le_bytes());
+        bytes
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        Some(Self { sandbox: record::u64_at(bytes, 0)?, number: record::u64_at(bytes, 8)? })
+    }
+}
+
 /// The `started` event of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Begun {
@@ -142,6 +164,8 @@ pub struct Found {
     pub unannounced_stdout: u64,
     /// Bytes taken from stderr that no event covers.
     pub unannounced_stderr: u64,
+    /// The last message of a driver that is in the log.
+    pub message: Option<Message>,
 }
 
 /// What a rendered event is.

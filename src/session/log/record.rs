@@ -24,11 +24,13 @@ pub(super) enum Tag {
     Header,
     /// A command that was accepted; its seq is that of its `queued` event.
     Command,
+    /// Which message of a driver the next event holds; its seq is that event's.
+    Message,
     /// What readers are told; its seq is its own.
     Event(Kind),
 }
 
-const TAGS: [(u8, Tag); 10] = [
+const TAGS: [(u8, Tag); 11] = [
     (1, Tag::Header),
     (2, Tag::Command),
     (3, Tag::Event(Kind::Queued)),
@@ -39,6 +41,7 @@ const TAGS: [(u8, Tag); 10] = [
     (8, Tag::Event(Kind::InputRequest)),
     (9, Tag::Event(Kind::Result)),
     (10, Tag::Event(Kind::Status)),
+    (11, Tag::Message),
 ];
 
 impl Tag {

@@ -16,7 +16,7 @@ use super::retain::{Waiting, split_command};
 use super::shared::{Head, Map, Place, Segment, Shared};
 use super::spool::Spool;
 use super::writer::{Index, Log, at};
-use super::{Begun, DOUBT, Ended, Found, Kind, LogError, LogLimits, Tail};
+use super::{Begun, DOUBT, Ended, Found, Kind, LogError, LogLimits, Message, Tail};
 
 const MAGIC: [u8; 4] = *b"RLOG";
 const FORMAT: u32 = 1;
@@ -78,6 +78,10 @@ struct Scan {
     ended: Vec<Ended>,
     /// A command whose `queued` event has not been met yet.
     unconfirmed: Option<Waiting>,
+    /// The last message of a driver whose event is whole.
+    message: Option<Message>,
+    /// One whose event has not been met yet, and where its record begins.
+    unconfirmed_message: Option<(Message, u64)>,
     /// The end was not merely torn: a whole record was wrong, or output that was announced is missing.
     is_doubtful: bool,
 }
@@ -117,6 +121,7 @@ fn create_again(dir: &Path, limits: LogLimits) -> Result<(Log, LogReader, Found)
         execution_count: 0,
         unannounced_stdout: 0,
         unannounced_stderr: 0,
+        message: None,
     };
     Ok((log, reader, found))
 }
@@ -153,12 +158,12 @@ fn resume(files: Files, mut scan: Scan, limits: LogLimits) -> Result<(Log, LogRe
         log.roll(base)?;
         log.head.send_modify(|head| head.last = base);
     }
-    let found = found(&log, scan.ended)?;
+    let found = found(&log, scan.ended, scan.message)?;
     let reader = log.reader();
     Ok((log, reader, found))
 }
 
-fn found(log: &Log, ended: Vec<Ended>) -> Result<Found, LogError> {
+fn found(log: &Log, ended: Vec<Ended>, message: Option<Message>) -> Result<Found, LogError> {
     let pending = log.waiting.iter().map(|waiting| waiting.load(&log.shared)).collect::<Result<_, _>>()?;
     Ok(Found {
         last_seq: log.last_seq(),
@@ -167,6 +172,7 @@ fn found(log: &Log, ended: Vec<Ended>) -> Result<Found, LogError> {
         execution_count: log.execution_count,
         unannounced_stdout: log.unannounced(StreamName::Stdout),
         unannounced_stderr: log.unannounced(StreamName::Stderr),
+        message,
     })
 }
 
@@ -209,7 +215,7 @@ impl Scan {
                 Parsed::Damaged => break false,
             }
         };
-        self.unconfirmed = None;
+        (self.unconfirmed, self.unconfirmed_message) = (None, None);
         is_whole
     }
 
@@ -218,6 +224,10 @@ impl Scan {
         let kind = match record.tag {
             Tag::Header => return None,
             Tag::Command => return self.command(record, place),
+            Tag::Message => {
+                self.unconfirmed_message = Some((Message::from_bytes(record.payload)?, place.offset));
+                return Some(());
+            }
             Tag::Event(kind) => kind,
         };
         if record.seq <= self.last {
@@ -233,7 +243,12 @@ impl Scan {
             }
             Kind::Started => self.started(record.payload)?,
             Kind::Result => self.result(&record, place),
-            Kind::Display | Kind::InputRequest | Kind::Status => {}
+            Kind::Display | Kind::InputRequest => {
+                if let Some((message, at)) = self.unconfirmed_message.take() {
+                    (self.message, begin) = (Some(message), at);
+                }
+            }
+            Kind::Status => {}
         }
         self.last = record.seq;
         self.grow(Some(record.seq), begin, place.plus(record.len));

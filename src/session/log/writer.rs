@@ -19,7 +19,7 @@ use super::retain::Waiting;
 use super::shared::{Head, Map, Place, Segment, Shared, lock};
 use super::spool::Spool;
 use super::total::Share;
-use super::{Begun, Command, Edge, Found, Kind, LogError, LogLimits, Tail, recover};
+use super::{Begun, Command, Edge, Found, Kind, LogError, LogLimits, Message, Tail, recover};
 
 /// The buffer is given back after a larger record.
 const KEPT_BUFFER: usize = 64 * 1024;
@@ -172,6 +172,19 @@ impl Log {
     /// # Errors
     /// [`LogError::Misplaced`] for those two; [`LogError::TooLong`], [`LogError::Full`], [`LogError::File`].
     pub fn append(&mut self, event: &Event) -> Result<Seq, LogError> {
+        self.append_of(None, event)
+    }
+
+    /// Appends an event that a driver's message asked for, and by the same write the number of that message, which is
+    /// found again by [`Log::open`].
+    ///
+    /// # Errors
+    /// As [`Log::append`].
+    pub fn append_message(&mut self, message: Message, event: &Event) -> Result<Seq, LogError> {
+        self.append_of(Some(message), event)
+    }
+
+    fn append_of(&mut self, message: Option<Message>, event: &Event) -> Result<Seq, LogError> {
         let (kind, id) = match event {
             Event::Stream { .. } => return Err(LogError::Misplaced("stream")),
             Event::Queued { .. } => return Err(LogError::Misplaced("queued")),
@@ -182,7 +195,12 @@ impl Log {
             Event::Status { .. } => (Kind::Status, None),
         };
         let seq = self.last_seq().next();
-        self.encode(Tag::Event(kind), seq, id, &[codec::encode_event(seq, event).as_bytes()])?;
+        self.buffer.clear();
+        self.buffer.shrink_to(KEPT_BUFFER);
+        if let Some(message) = message {
+            self.encode_more(Tag::Message, seq, None, &[&message.to_bytes()])?;
+        }
+        self.encode_more(Tag::Event(kind), seq, id, &[codec::encode_event(seq, event).as_bytes()])?;
         self.put(Unit::Event(seq), 0)?;
         self.wake(seq);
         match event {

@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import select
 import signal
 import socket
@@ -15,6 +16,8 @@ from pathlib import Path
 DRIVER = Path(__file__).resolve().parents[3] / "src/runtime/python/driver.py"
 PYTHON = os.environ.get("DRIVER_PYTHON", sys.executable)
 DEADLINE = 30
+
+resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # some tests crash their driver
 
 
 class Collected:
@@ -50,12 +53,18 @@ class Collected:
 
 class Kernel:
     def __init__(self, cwd, read_output=True):
+        self._directory = tempfile.TemporaryDirectory()
+        self._fifo = os.path.join(self._directory.name, "stdin")
+        os.mkfifo(self._fifo)
+        self._typing = None
         self.control, theirs = socket.socketpair()
         self.control.settimeout(DEADLINE)
         self.inbox = b""
+        stdin = os.open(self._fifo, os.O_RDONLY | os.O_NONBLOCK)
+        os.set_blocking(stdin, True)
         self.process = subprocess.Popen(
             [PYTHON, "-I", "-S", str(DRIVER), str(theirs.fileno())],
-            stdin=subprocess.DEVNULL,
+            stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             pass_fds=[theirs.fileno()],
@@ -63,9 +72,13 @@ class Kernel:
             env={"LANG": "C.UTF-8", "TZ": "UTC", "HOME": cwd},
         )
         theirs.close()
+        os.close(stdin)
         self.stdout = Collected(self.process.stdout) if read_output else None
         self.stderr = Collected(self.process.stderr)
         self.executions = 0
+        self.shown = []
+        self.asked = []
+        self.answers = []
 
     def send(self, **message):
         self.send_raw(json.dumps(message, ensure_ascii=False).encode())
@@ -93,23 +106,57 @@ class Kernel:
         self.inbox += piece
         return bool(piece)
 
-    def start(self, code):
+    def start(self, code, stdin="none"):
         self.executions += 1
-        self.send(t="exec", n=self.executions, count=self.executions, code=code)
+        self.send(t="exec", n=self.executions, count=self.executions, code=code, stdin=stdin)
 
-    def execute(self, code):
+    def execute(self, code, stdin="none"):
         """Runs code and returns its `done`, which is acknowledged."""
-        self.start(code)
+        self.start(code, stdin)
         return self.done()
 
     def done(self):
+        """The next `done`. Displays before it go to `shown`; requests for input to `asked`, with one of `answers` typed."""
+        while (message := self.reliable())["t"] != "done":
+            if message["t"] == "display":
+                self.shown.append(message)
+            elif message["t"] == "input_request":
+                self.asked.append(message)
+                if self.answers:
+                    self.type(self.answers.pop(0))
+            else:
+                raise AssertionError(f"not done, but {message}")
+        return message
+
+    def reliable(self):
+        """The next message, which is acknowledged."""
         message = self.receive()
         if message is None:
             raise AssertionError(f"the driver has ended: {self.stderr.text()}")
-        if message["t"] != "done":
-            raise AssertionError(f"not done, but {message}")
+        if "m" not in message:
+            raise AssertionError(f"not acknowledged, but {message}")
         self.send(t="ack", m=message["m"])
         return message
+
+    def hello(self, nonce="0123456789abcdef" * 2):
+        """Synchronises: drops all bytes before the answer with the nonce, and returns the answer."""
+        self.send(t="hello", nonce=nonce)
+        start = b'{"t":"hello","nonce":"%b"' % nonce.encode()
+        while start not in self.inbox:
+            if not self.receive_more():
+                raise AssertionError(f"no answer to hello: {self.stderr.text()}")
+        self.inbox = self.inbox[self.inbox.index(start) - 8 :]
+        return self.receive()
+
+    def type(self, text):
+        """Gives the program text to read. From the first one on it waits for more, until `end_input`."""
+        if self._typing is None:
+            self._typing = os.open(self._fifo, os.O_WRONLY)
+        os.write(self._typing, text.encode())
+
+    def end_input(self):
+        os.close(self._typing)
+        self._typing = None
 
     def interrupt(self):
         self.process.send_signal(signal.SIGINT)
@@ -122,6 +169,8 @@ class Kernel:
         return self.done()
 
     def close(self):
+        if self._typing is not None:
+            self.end_input()
         self.control.close()
         try:
             status = self.process.wait(DEADLINE)
@@ -132,6 +181,7 @@ class Kernel:
         else:
             self.process.stdout.close()
         self.stderr.finish()
+        self._directory.cleanup()
         return status
 
 
@@ -155,9 +205,9 @@ class DriverCase(unittest.TestCase):
     def run_all(self, *cells):
         return [self.kernel.execute(cell) for cell in cells]
 
-    def value(self, code):
+    def value(self, code, stdin="none"):
         """Runs code that must succeed; returns its result."""
-        done = self.kernel.execute(code)
+        done = self.kernel.execute(code, stdin)
         self.assertTrue(done["success"], done)
         return done["result"]
 

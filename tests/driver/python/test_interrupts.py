@@ -2,6 +2,8 @@
 
 import collections
 import random
+import subprocess
+import sys
 import threading
 import time
 
@@ -14,6 +16,7 @@ class Interrupts(DriverCase):
         self.kernel.start(code)
         self.kernel.stdout.wait_for("go")
         done = self.kernel.interrupt_until_done()
+        self.kernel.hello()
         self.assertFalse(done["success"], done)
         return done["exception"]
 
@@ -71,10 +74,51 @@ class Interrupts(DriverCase):
         self.assertEqual(self.interrupted(code)["name"], "KeyboardInterrupt")
         self.assertEqual(self.value("await asyncio.sleep(0, 5)"), 5)
 
+    def busy(self):
+        """Keeps a processor busy beside the driver, so that it is interrupted in odd places."""
+        loop = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+        self.addCleanup(loop.wait)
+        self.addCleanup(loop.kill)
+
     def test_idle_driver_ignores_interrupts(self):
         self.assert_usable()
-        for _ in range(50):
+        self.busy()
+        for i in range(1000):
+            for _ in range(i % 3 + 1):
+                self.kernel.interrupt()
+            self.kernel.hello()
+            self.assert_usable()
+
+    def test_interrupt_right_after_the_code_counts_for_it_and_for_no_other(self):
+        self.assert_usable()
+        self.busy()
+        for i in range(300):
+            self.kernel.start("while True: pass")
+            if i % 2:
+                time.sleep(random.uniform(0, 0.0005))
             self.kernel.interrupt()
+            self.assertEqual(self.kernel.done()["exception"]["name"], "KeyboardInterrupt")
+            self.kernel.hello()
+            self.assert_usable()
+
+    def test_interrupt_around_the_end_of_an_execution_hits_no_other(self):
+        self.assert_usable()
+        for _ in range(300):
+            self.kernel.start("sum(range(300))")
+            time.sleep(random.uniform(0, 0.0004))
+            self.kernel.interrupt()
+            self.kernel.done()
+            self.kernel.hello()
+            self.assert_usable()
+
+    def test_interrupt_of_the_programs_own_hits_at_most_itself(self):
+        self.value("import os, subprocess\nkill = ['sh', '-c', f'kill -INT {os.getpid()}']")
+        for _ in range(50):
+            self.kernel.execute("child = None\nchild = subprocess.Popen(kill)")
+            while not self.kernel.execute("child and child.wait()")["success"]:
+                pass  # the signal has come meanwhile
+            self.kernel.execute("None")  # if the child is not known, its signal is for this one at the latest
+            self.kernel.hello()
             self.assert_usable()
 
     def test_interrupt_counts_although_the_driver_is_still_loading(self):
@@ -109,7 +153,7 @@ class Interrupts(DriverCase):
             over.set()
             thread.join()
         self.assertEqual(set(ends), {None, "KeyboardInterrupt", "ZeroDivisionError"})
-        self.kernel.execute("None")  # the last interrupt may be for this one
+        self.kernel.hello()  # the last interrupts are for no later one
         self.assert_usable()
 
     def test_handlers_of_the_user_wait_while_nothing_runs(self):
@@ -131,6 +175,7 @@ class Interrupts(DriverCase):
         self.kernel.interrupt()
         self.assertTrue(self.kernel.done()["success"])
         self.kernel.interrupt()
+        self.kernel.hello()
         self.kernel.start("print('again')\nwhile True: pass")
         self.kernel.stdout.wait_for("again")
         self.kernel.interrupt()

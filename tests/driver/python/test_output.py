@@ -137,7 +137,8 @@ class Output(DriverCase):
     def test_input_prints_its_prompt_and_finds_no_input(self):
         self.assertEqual(self.failure("input('who? ')")["name"], "EOFError")
         self.assertEqual(self.failure("import getpass\ngetpass.getpass()")["name"], "EOFError")
-        self.assert_printed("who? ")
+        self.assert_printed("who? Password: ")
+        self.assert_printed("", "stderr")
 
     def test_broken_streams_of_the_user_harm_nothing(self):
         self.value("import sys\nclass Bad:\n    def write(self, text): raise OSError\n    def flush(self): raise OSError\nsys.stdout = Bad()")

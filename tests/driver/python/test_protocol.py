@@ -10,24 +10,15 @@ OTHER_NONCE = "fedcba9876543210" * 2
 
 
 class Protocol(DriverCase):
-    def hello(self, nonce):
-        """Synchronises as a new gateway does: drops all bytes before the answer with the nonce."""
-        self.kernel.send(t="hello", nonce=nonce)
-        start = b'{"t":"hello","nonce":"%b"' % nonce.encode()
-        while start not in self.kernel.inbox:
-            self.assertTrue(self.kernel.receive_more())
-        self.kernel.inbox = self.kernel.inbox[self.kernel.inbox.index(start) - 8 :]
-        return self.kernel.receive()
-
     def test_hello_while_idle_repeats_nothing_that_was_acknowledged(self):
         self.kernel.execute("1")
-        self.assertEqual(self.hello(NONCE)["last"], 1)
+        self.assertEqual(self.kernel.hello(NONCE)["last"], 1)
         self.assertEqual(self.kernel.execute("2")["n"], 2)
 
     def test_hello_at_start_repeats_ready(self):
         self.kernel = Kernel(self.cwd)
         self.addCleanup(self.kernel.close)
-        self.assertEqual(self.hello(NONCE)["last"], 0)
+        self.assertEqual(self.kernel.hello(NONCE)["last"], 0)
         self.assertEqual(self.kernel.receive()["t"], "ready")
         self.assertEqual(self.kernel.execute("1")["n"], 1)
 
@@ -47,7 +38,7 @@ class Protocol(DriverCase):
     def test_done_that_was_half_read_is_found_again_by_the_nonce(self):
         self.kernel.start("'x' * 300000")
         self.kernel.receive_bytes(1000)  # and then that gateway died
-        hello = self.hello(NONCE)
+        hello = self.kernel.hello(NONCE)
         self.assertEqual(hello["last"], 1)
         again = self.kernel.receive()
         self.assertEqual((again["t"], again["n"], len(again["result"])), ("done", 1, 300000))
@@ -61,19 +52,19 @@ class Protocol(DriverCase):
             self.assertEqual(self.kernel.receive(), {"t": "hello", "nonce": nonce, "last": 1})
             self.assertEqual(self.kernel.receive(), done)
         self.kernel.send(t="ack", m=done["m"])
-        self.assertEqual(self.hello(NONCE)["last"], 1)
+        self.assertEqual(self.kernel.hello(NONCE)["last"], 1)
         self.assertEqual(self.kernel.execute("2")["n"], 2)
 
     def test_unacknowledged_messages_come_in_order(self):
         for n in (1, 2, 3):
             self.kernel.send(t="exec", n=n, count=n, code=f"{n} * 10")
         sent = [self.kernel.receive() for _ in range(3)]
-        self.hello(NONCE)
+        self.kernel.hello(NONCE)
         self.assertEqual([self.kernel.receive() for _ in range(3)], sent)
         self.assertEqual([done["m"] for done in sent], [2, 3, 4])
         self.kernel.send(t="exec", n=4, count=4, code="40", ack=sent[1]["m"])
         last = self.kernel.receive()
-        self.hello(OTHER_NONCE)
+        self.kernel.hello(OTHER_NONCE)
         self.assertEqual([self.kernel.receive(), self.kernel.receive()], [sent[2], last])
 
     def test_repeated_exec_runs_once(self):

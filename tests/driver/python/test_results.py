@@ -43,6 +43,54 @@ class Results(DriverCase):
         self.check("class S(str):\n    pass\nS('x')", "'x'")
         self.check("import collections\ncollections.deque([1])", "deque([1])")
 
+    def test_subclasses_and_library_types_come_as_their_printed_form(self):
+        self.check("import decimal, enum, fractions, datetime, collections, dataclasses, pathlib, uuid, types\n1", 1)
+        for code, text in (
+            ("decimal.Decimal('1.10')", "Decimal('1.10')"),
+            ("fractions.Fraction(1, 3)", "Fraction(1, 3)"),
+            ("datetime.date(2026, 1, 2)", "datetime.date(2026, 1, 2)"),
+            ("{1, 2}", "{1, 2}"),
+            ("frozenset()", "frozenset()"),
+            ("[{1}]", "[{1}]"),
+            ("{'a': (1,)}", "{'a': (1,)}"),
+            ("{None: 1}", "{None: 1}"),
+            ("{'a': 1, 2: 3}", "{'a': 1, 2: 3}"),
+            ("{True: 1}", "{True: 1}"),
+            ("bytearray(b'x')", "bytearray(b'x')"),
+            ("collections.OrderedDict(a=1)", "OrderedDict([('a', 1)])"),
+            ("collections.Counter('a')", "Counter({'a': 1})"),
+            ("class I(int):\n    pass\n[I(5)]", "[5]"),
+            ("class F(float):\n    pass\nF('nan')", "nan"),
+            ("class L(list):\n    pass\nL([1])", "[1]"),
+            ("class D(dict):\n    pass\nD(a=1)", "{'a': 1}"),
+            ("class S(str):\n    pass\n{S('k'): 1}", "{'k': 1}"),
+            ("class C(enum.Enum):\n    A = 1\nC.A", "<C.A: 1>"),
+            ("class B(enum.Flag):\n    A = 1\n    B = 2\nB.A | B.B", "<B.A|B: 3>"),
+            ("@dataclasses.dataclass\nclass P:\n    x: int\nP(1)", "P(x=1)"),
+            ("range(3)", "range(0, 3)"),
+            ("types.SimpleNamespace(a=1)", "namespace(a=1)"),
+            ("...", "Ellipsis"),
+            ("NotImplemented", "NotImplemented"),
+            ("int", "<class 'int'>"),
+        ):
+            self.check(code, text, text)
+
+    def test_representation_may_print_loop_or_recurse(self):
+        self.check("class P:\n    def __repr__(self):\n        print('printed')\n        return 'p'\nP()", "p", "p")
+        self.assert_printed("printed\n")
+        self.assertEqual(self.failure("class R:\n    def __repr__(self): return repr(self)\nR()")["name"], "RecursionError")
+        self.kernel.start("class E:\n    def __repr__(self):\n        print('go')\n        while True: pass\n[E()]")
+        self.kernel.stdout.wait_for("go")
+        self.assertEqual(self.kernel.interrupt_until_done()["exception"]["name"], "KeyboardInterrupt")
+        self.kernel.hello()
+        self.check("class S(str): pass\nclass T:\n    def __repr__(self): return S('sub')\nT()", "sub", "sub")
+        self.check("class U:\n    def __repr__(self): return '\\ud800'\nU()", "\\ud800", "\\ud800")
+
+    def test_list_that_changes_while_it_is_told(self):
+        code = "class G:\n    def __repr__(self):\n        held.clear()\n        return 'g'\nheld = [1, G(), 2]\nheld"
+        self.assertTrue(self.kernel.execute(code)["success"])
+        self.assert_usable()
+
     def test_lone_surrogate_is_told_in_letters(self):
         self.check('"\\udead"', "\\udead", "'\\udead'")
         self.check('{"\\ud800": ["\\udfff"]}', {"\\ud800": ["\\udfff"]})

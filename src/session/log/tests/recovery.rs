@@ -214,3 +214,31 @@ fn segment_size_of_a_log_outlives_a_changed_setting() {
     pipes.print(&mut log, StreamName::Stdout, &"b".repeat(1200), None);
     assert_eq!(output(&since(&reader, 0))[0], "a".repeat(1200) + &"b".repeat(1200));
 }
+
+#[test]
+fn a_drivers_message_is_known_again_when_its_event_is_whole() {
+    let (dir, copied) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let copied = copied.path().join("log");
+    let (mut log, reader) = Log::create(dir.path(), LIMITS).unwrap();
+    log.append(&status()).unwrap();
+    let display =
+        |n: u64| Event::Display { id: None, data: [("text/plain".into(), n.into())].into(), metadata: [].into() };
+    let message = |number| Message { sandbox: 7, number };
+    log.append_message(message(3), &display(1)).unwrap();
+    log.append_message(message(5), &display(2)).unwrap();
+    let before = since(&reader, 0);
+    assert_eq!(before.len(), 3, "readers do not meet the numbers");
+    drop(log);
+    let whole = fs::read(index(dir.path())).unwrap();
+    for len in 0..=whole.len() {
+        copy(dir.path(), &copied);
+        fs::write(index(&copied), &whole[..len]).unwrap();
+        let (mut log, reader, found) = Log::open(&copied, LIMITS, Tail::Trusted).unwrap();
+        let kept = since(&reader, 0);
+        assert_eq!(kept, before[..kept.len()]);
+        let expected = [None, None, Some(message(3)), Some(message(5))][kept.len()];
+        assert_eq!(found.message, expected, "{len} bytes");
+        log.append_message(message(6), &display(3)).unwrap();
+        assert_eq!(since(&reader, kept.len() as u64).len(), 1);
+    }
+}

@@ -1,0 +1,159 @@
+#!/usr/bin/env python3
+"""Measures how exactly limits strike, and how soon a session can be used again after one.
+
+    scripts/bench_limits.py [--binary target/release/repltool] [--rounds 20] [--json OUT]
+
+Starts a server of its own on a free port of loopback, with a data directory that is removed afterwards. Needs only
+Python. Each figure is a median with the 95th percentile over the rounds, beside what was granted.
+"""
+import argparse
+import http.client
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+BURN = {"python": "while True: int()", "javascript": "for (;;) {}", "bash": "while :; do :; done"}
+CHILDREN = "(while :; do :; done) & (while :; do :; done) & wait"
+HOARD = {
+    "python": "hoard = []\nwhile True: hoard.append(b'x' * (1 << 20))",
+    "javascript": "const hoard = []; for (;;) hoard.push(Buffer.alloc(1 << 20, 1))",
+    "bash": "x=a; while :; do x=$x$x; done",
+}
+FLOOD = {
+    "python": "while True: print('spam')",
+    "javascript": "for (;;) console.log('spam')",
+    "bash": "while :; do echo spam; done",
+}
+NOTHING = {"python": "None", "javascript": "undefined", "bash": ":"}
+
+
+class Server:
+    def __init__(self, binary):
+        self._folder = tempfile.TemporaryDirectory(prefix="repltool-bench-")
+        self.data = Path(self._folder.name) / "data"
+        command = [binary, "serve", "--listen", "127.0.0.1:0", "--metrics-addr", "127.0.0.1:0", "--rate-limits", "off"]
+        log = open(Path(self._folder.name) / "log", "wb")
+        self._process = subprocess.Popen(
+            [*map(str, command), "--data-dir", str(self.data)], stdout=subprocess.DEVNULL, stderr=log
+        )
+        url = self.data / "url"
+        while not url.exists():
+            if self._process.poll() is not None:
+                sys.exit((Path(self._folder.name) / "log").read_text())
+            time.sleep(0.01)
+        time.sleep(0.2)
+        self._address = url.read_text().removeprefix("http://")
+        self._headers = {"Authorization": "Bearer " + (self.data / "token").read_text()}
+        self._connection = http.client.HTTPConnection(self._address)
+
+    def ask(self, method, path, body=None):
+        payload = None if body is None else json.dumps(body)
+        headers = dict(self._headers) | ({"Content-Type": "application/json"} if body is not None else {})
+        self._connection.request(method, "/api/v1" + path, payload, headers)
+        answer = self._connection.getresponse()
+        text = answer.read()
+        if answer.status >= 300:
+            sys.exit(f"{method} {path}: {answer.status} {text.decode()}")
+        return json.loads(text) if text else None
+
+    def session(self, language, **limits):
+        return self.ask("POST", "/sessions", {"language": language, "resource_limits": limits})["session_id"]
+
+    def run(self, session, code, timeout_ms=60_000):
+        return self.ask("POST", f"/sessions/{session}/execute", {"code": code, "timeout_ms": timeout_ms})
+
+    def close(self):
+        self._process.terminate()
+        self._process.wait()
+        self._folder.cleanup()
+
+
+def spread(values):
+    ordered = sorted(values)
+    return {
+        "median": statistics.median(ordered),
+        "p95": ordered[min(len(ordered) - 1, round(0.95 * (len(ordered) - 1)))],
+        "min": ordered[0],
+        "max": ordered[-1],
+        "rounds": len(ordered),
+    }
+
+
+def until_usable(server, session, language):
+    begun = time.perf_counter()
+    result = server.run(session, NOTHING[language])
+    if not result["success"]:
+        sys.exit(f"not usable: {result}")
+    return (time.perf_counter() - begun) * 1000
+
+
+def cpu(server, language, code, rounds):
+    """CPU time in milliseconds that was used where 1000 were granted, and milliseconds until the next reply."""
+    session = server.session(language, max_cpu_time=1)
+    used, again = [], []
+    for _ in range(rounds):
+        result = server.run(session, code)
+        expect(result, "cpu_time")
+        used.append(result["usage"]["cpu_time_ms"])
+        again.append(until_usable(server, session, language))
+    server.ask("DELETE", f"/sessions/{session}")
+    return {"granted_ms": 1000, "used_ms": spread(used), "usable_after_ms": spread(again)}
+
+
+def strike(server, language, code, limit, rounds, timeout_ms=60_000, **limits):
+    """Runs into a limit again and again: peak memory in MiB, wall time, and milliseconds until the next reply."""
+    session = server.session(language, **limits)
+    peak, wall, again = [], [], []
+    for _ in range(rounds):
+        begun = time.perf_counter()
+        result = server.run(session, code, timeout_ms)
+        wall.append((time.perf_counter() - begun) * 1000)
+        expect(result, limit)
+        peak.append(result["usage"]["peak_memory_bytes"] / (1 << 20))
+        again.append(until_usable(server, session, language))
+    server.ask("DELETE", f"/sessions/{session}")
+    return {"peak_mib": spread(peak), "wall_ms": spread(wall), "usable_after_ms": spread(again)}
+
+
+def expect(result, limit):
+    if result["limit"] != limit:
+        sys.exit(f"{limit} did not strike: {result}")
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--binary", type=Path, default=ROOT / "target/release/repltool")
+    p.add_argument("--rounds", type=int, default=20)
+    p.add_argument("--json", type=Path)
+    args = p.parse_args()
+    server = Server(args.binary)
+    figures = {}
+    try:
+        for language in BURN:
+            figures[f"cpu_time {language}"] = cpu(server, language, BURN[language], args.rounds)
+        figures["cpu_time two children"] = cpu(server, "bash", CHILDREN, args.rounds)
+        for language in HOARD:
+            figures[f"memory 96 MiB {language}"] = strike(
+                server, language, HOARD[language], "memory", args.rounds, max_memory_mb=96
+            )
+            figures[f"output 1 MiB {language}"] = strike(server, language, FLOOD[language], "output", args.rounds)
+            figures[f"wall_time 300 ms {language}"] = strike(
+                server, language, BURN[language], "wall_time", args.rounds, timeout_ms=300
+            )
+    finally:
+        server.close()
+    for name, groups in figures.items():
+        for what, value in groups.items():
+            if isinstance(value, dict):
+                print(f"{name:28} {what:16} median {value['median']:8.1f}  p95 {value['p95']:8.1f}  max {value['max']:8.1f}")
+    if args.json:
+        args.json.write_text(json.dumps(figures, indent=1))
+
+
+if __name__ == "__main__":
+    main()

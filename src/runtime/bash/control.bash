@@ -1,0 +1,135 @@
+# The driver's end of the control socket. A frame is 8 decimal digits and as many bytes of JSON. Messages that must not
+# be lost carry a number "m" and are kept until they are acknowledged; after a `hello` they are sent again, in order.
+
+__repltool_leave() { # STATUS: ends the shell, whatever functions the user has made
+  POSIXLY_CORRECT=1
+  trap - EXIT
+  exit "$1"
+}
+
+__repltool_send() { # PAYLOAD
+  builtin local LC_ALL=C __r_length
+  builtin printf -v __r_length %08d "${#1}"
+  builtin printf %s "$__r_length$1" >&241 || __repltool_leave 76
+}
+
+__repltool_send_reliable() { # KIND FIELDS
+  builtin local __r_m
+  __r_m=$((__repltool[m] + 1))
+  __repltool[m]=$__r_m
+  __repltool[kept$__r_m]="{\"t\":\"$1\",\"m\":$__r_m,$2}"
+  __repltool_send "${__repltool[kept$__r_m]}"
+}
+
+__repltool_forget() { # M: what was sent up to this number is stored
+  while ((__repltool[low] <= $1 && __repltool[low] <= __repltool[m])); do
+    builtin unset -v "__repltool[kept${__repltool[low]}]"
+    __repltool[low]=$((__repltool[low] + 1))
+  done
+}
+
+__repltool_done() { # SUCCESS EXCEPTION EXIT_CODE
+  builtin local __r_fields
+  __r_fields="\"n\":${__repltool[n]},\"success\":$1,\"result\":null,\"result_text\":null"
+  __r_fields+=",\"exception\":$2,\"exit_code\":$3,\"truncated\":false,\"end_ns\":0"
+  __repltool[last]=${__repltool[n]}
+  __repltool_send_reliable 'done' "$__r_fields"
+}
+
+# An interrupt counts for an execution that has been sent. One that comes while nothing waits in the socket was for the
+# execution before.
+__repltool_note_interrupt() {
+  if [[ ${__repltool[state]} == taken ]] || builtin read -t 0 -u 241; then
+    __repltool[flag]=1
+  fi
+}
+
+__repltool_receive() { # Leaves an execution in `__repltool`, after it has served all that came before
+  builtin local LC_ALL=C __r_size __r_frame || __repltool_leave 70
+  while ((1)); do
+    __repltool[state]=
+    [[ -z ${__repltool[flag]} ]] || builtin read -t 0 -u 241 || __repltool[flag]=
+    until builtin read -r -N 8 -u 241 __r_size; do
+      (($? > 128)) || __repltool_leave 0 # unless the user has set TMOUT
+    done
+    __repltool[state]=taken
+    [[ $__r_size == [0-9][0-9][0-9][0-9][0-9][0-9][0-9][0-9] ]] || __repltool_leave 76
+    ((__r_size = 10#$__r_size, __r_size <= 65536)) || __repltool_leave 76
+    builtin read -r -N "$__r_size" -u 241 __r_frame || __repltool_leave 0
+    case $__r_frame in
+      '{"t":"exec",'*) __repltool_take_execution "$__r_frame" && builtin return ;;
+      '{"t":"part",'*) __repltool_collect "$__r_frame" ;;
+      '{"t":"ack",'*) __r_frame=${__r_frame#*'"m":'} && __repltool_forget "${__r_frame%\}}" ;;
+      '{"t":"hello",'*) __repltool_greet "$__r_frame" ;;
+      '{"t":"query",'*) __repltool_answer "$__r_frame" ;;
+      '{'*) ;;
+      *) __repltool_leave 76 ;;
+    esac
+  done
+}
+
+__repltool_greet() { # FRAME. A gateway looks for these very bytes: the order of keys matters.
+  builtin local __r_nonce __r_m
+  __r_nonce=${1#*'"nonce":"'}
+  __repltool[flag]=
+  __repltool_send "{\"t\":\"hello\",\"nonce\":\"${__r_nonce%%\"*}\",\"last\":${__repltool[last]}}"
+  for ((__r_m = __repltool[low]; __r_m <= __repltool[m]; __r_m++)); do
+    __repltool_send "${__repltool[kept$__r_m]}"
+  done
+}
+
+__repltool_collect() { # FRAME
+  builtin local __r_rest __r_n __r_i __r_text
+  __r_rest=${1#*'"n":'}
+  __r_n=${__r_rest%%,*} __r_rest=${__r_rest#*'"i":'}
+  __r_i=${__r_rest%%,*} __r_rest=${__r_rest#*'"s":"'}
+  ((__r_i)) || __repltool[parts_of]=$__r_n __repltool[parts]=0 __repltool[text]=
+  [[ ${__repltool[parts_of]} == "$__r_n" ]] && ((__r_i <= __repltool[parts])) || __repltool_leave 76
+  if ((__r_i == __repltool[parts])); then
+    __repltool_unquote __r_text "${__r_rest%\"\}}"
+    __repltool[text]+=$__r_text
+    __repltool[parts]=$((__r_i + 1))
+  fi
+  __repltool_send "{\"t\":\"part\",\"n\":$__r_n,\"i\":$__r_i}"
+}
+
+# Reads `"code":"…"` or `"parts":K` into a variable. A quote inside a JSON string has a backslash before it, so what
+# looks like the end of the string is.
+__repltool_code() { # VARIABLE N TEXT
+  if [[ $3 == '"code":"'* ]]; then
+    __repltool_unquote "$1" "${3:8:${#3}-9}"
+    builtin return
+  fi
+  [[ ${__repltool[parts_of]} == "$2" && ${3#'"parts":'} == "${__repltool[parts]}" ]] || __repltool_leave 76
+  builtin printf -v "$1" %s "${__repltool[text]}"
+  __repltool[parts_of]= __repltool[text]=
+}
+
+__repltool_take_execution() { # FRAME; fails if it is a repeat
+  builtin local __r_rest __r_head __r_n __r_stdin=none __r_code
+  __r_rest=${1%\}}
+  __r_head=${__r_rest%',"stdin":"'*}
+  [[ $__r_head == "$__r_rest" ]] || __r_stdin=${__r_rest:${#__r_head}+10}
+  __r_rest=$__r_head __r_head=${__r_rest%',"ack":'*}
+  [[ $__r_head == "$__r_rest" ]] || __repltool_forget "${__r_rest:${#__r_head}+7}"
+  __r_rest=${__r_head#*'"n":'}
+  __r_n=${__r_rest%%,*}
+  ((__r_n > __repltool[last])) || builtin return 1
+  __r_rest=${__r_rest#*'"count":'}
+  __repltool_code __r_code "$__r_n" "${__r_rest#*,}"
+  __repltool[n]=$__r_n __repltool[code]=$__r_code
+  [[ $__r_stdin == none* ]] && __repltool[in]=240 || __repltool[in]=242
+}
+
+__repltool_answer() { # FRAME
+  builtin declare -F __repltool_reply >&240 || builtin source "$__repltool_home/queries.bash"
+  builtin local __r_rest __r_head __r_n __r_kind __r_cursor=0 __r_code
+  __r_rest=${1%\}}
+  __r_head=${__r_rest%',"cursor":'*}
+  [[ $__r_head == "$__r_rest" ]] || __r_cursor=${__r_rest:${#__r_head}+10}
+  __r_rest=${__r_head#*'"n":'}
+  __r_n=${__r_rest%%,*} __r_rest=${__r_rest#*'"kind":"'}
+  __r_kind=${__r_rest%%\"*}
+  __repltool_code __r_code "$__r_n" "${__r_rest#*,}"
+  __repltool_reply "$__r_n" "$__r_kind" "$__r_code" "$__r_cursor"
+}

@@ -1,0 +1,133 @@
+// Evaluates code by V8's inspector, which knows what a console needs: declarations that may come again, `await` at
+// top level. What it answers about a value is a description; the value itself is fetched by a call.
+'use strict';
+
+const { Session } = require('inspector');
+const p = load('primordials');
+const { fault } = load('fault');
+
+const post = p.uncurry(Session.prototype.post);
+const GROUP = 'execution';
+// Of a promise that was collected nothing will ever come, so it is waited for as for any that never settles.
+const HARMLESS = ['Execution was terminated', 'Promise was collected', 'Execution context was destroyed'];
+
+class Evaluator {
+  #session = new Session();
+  #receiver; // the inspector's name of a function that takes a value
+  #received;
+  #holds = false; // whether the inspector keeps values for us
+
+  constructor() {
+    ownSymbols(this.#session);
+    this.#session.connect();
+    const name = `repltool${process.hrtime.bigint()}`;
+    globalThis[name] = (value) => {
+      this.#received = value;
+    };
+    this.#receiver = this.ask('Runtime.evaluate', { expression: name }).result.objectId;
+    delete globalThis[name];
+  }
+
+  // Runs code and calls back with {threw, value, details}, where details say where a mistake of syntax is. Nothing is
+  // called back if the code was terminated.
+  evaluate(code, name, callback) {
+    const expression = `${code}\n//# sourceURL=${name}`;
+    const parameters = { expression, replMode: true, awaitPromise: true, objectGroup: GROUP, silent: true };
+    this.#post('Runtime.evaluate', parameters, (error, answer) => {
+      if (error !== null) return this.#lost(error);
+      if (!p.hasOwn(answer, 'exceptionDetails')) {
+        return callback({ threw: false, value: this.#fetch(answer.result), details: null });
+      }
+      const { exception, lineNumber: line, columnNumber: column } = answer.exceptionDetails;
+      const details = isFoundByParser(answer.exceptionDetails) ? { name, code, line, column } : null;
+      return callback({ threw: true, value: this.#fetch(exception), details });
+    });
+  }
+
+  // {remote, value} of an expression without side effects that takes at most `timeout` milliseconds; else null.
+  peek(expression, timeout) {
+    const limits = { throwOnSideEffect: true, timeout, silent: true, generatePreview: true, objectGroup: GROUP };
+    const answer = this.ask('Runtime.evaluate', { expression, ...limits });
+    if (answer === null || p.hasOwn(answer, 'exceptionDetails')) return null;
+    const value = this.#fetch(answer.result);
+    this.forgetValues();
+    return { remote: answer.result, value };
+  }
+
+  // Ends the JavaScript that calls this, whatever it does.
+  terminate() {
+    this.#post('Runtime.terminateExecution', undefined, () => {});
+    for (;;);
+  }
+
+  // The inspector keeps what it has described until it is told.
+  forgetValues() {
+    if (!this.#holds) return;
+    this.#holds = false;
+    this.#post('Runtime.releaseObjectGroup', { objectGroup: GROUP });
+  }
+
+  #fetch(remote) {
+    if (!p.hasOwn(remote, 'objectId')) return primitive(remote);
+    this.#holds = true;
+    this.#received = undefined;
+    this.ask('Runtime.callFunctionOn', {
+      objectId: this.#receiver,
+      functionDeclaration: 'function (value) { this(value); }',
+      arguments: [{ objectId: remote.objectId }],
+      silent: true,
+    });
+    const value = this.#received;
+    this.#received = undefined;
+    return value;
+  }
+
+  // The answer to a request that V8 answers at once; null if it is an error.
+  ask(method, parameters) {
+    let answer = null;
+    this.#post(method, parameters, (error, result) => {
+      if (error === null) answer = result;
+    });
+    return answer;
+  }
+
+  // A `toJSON` that user code has given to all objects would change what is sent to the inspector.
+  #post(method, parameters, callback) {
+    const hook = p.describe(p.ObjectPrototype, 'toJSON');
+    if (hook !== undefined && !p.remove(p.ObjectPrototype, 'toJSON')) fault();
+    try {
+      post(this.#session, method, parameters, callback);
+    } finally {
+      if (hook !== undefined) p.define(p.ObjectPrototype, 'toJSON', hook);
+    }
+  }
+
+  #lost(error) {
+    for (let at = 0; at < HARMLESS.length; at += 1) {
+      if (p.indexOf(error.message, HARMLESS[at]) >= 0) return;
+    }
+    fault();
+  }
+}
+
+// Node 18 keeps methods that the session calls on itself where user code could replace them.
+function ownSymbols(session) {
+  const keys = p.ownKeys(Session.prototype);
+  for (let at = 0; at < keys.length; at += 1) {
+    if (typeof keys[at] === 'symbol') p.define(session, keys[at], { __proto__: null, value: Session.prototype[keys[at]] });
+  }
+}
+
+// The code never ran: there is no stack, and the error is one of syntax.
+function isFoundByParser(details) {
+  return !p.hasOwn(details, 'stackTrace') && details.exception.className === 'SyntaxError';
+}
+
+function primitive(remote) {
+  if (!p.hasOwn(remote, 'unserializableValue')) return p.hasOwn(remote, 'value') ? remote.value : undefined;
+  const text = remote.unserializableValue;
+  if (remote.type === 'bigint') return p.BigInt(p.slice(text, 0, -1));
+  return text === '-0' ? -0 : p.Number(text);
+}
+
+exports.Evaluator = Evaluator;

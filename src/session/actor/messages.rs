@@ -1,0 +1,114 @@
+//! Messages of the driver that stand at their place in the output: displays and requests for input. The program waits
+//! until they are in the log, so all it wrote before lies in the pipes by then, and nothing that it writes after.
+
+use std::collections::BTreeMap;
+
+use repltool_protocol::event::{Event, Limit};
+use serde_json::Value;
+
+use super::Actor;
+use super::running::Cause;
+use crate::runtime::control::{MAX_DISPLAY, ToDriver};
+use crate::session::log::Message;
+
+impl Actor {
+    /// Something to show.
+    pub(super) fn on_display(&mut self, m: u64, data: BTreeMap<String, Value>, metadata: BTreeMap<String, Value>) {
+        if self.is_stored(m) {
+            return self.acknowledge(m);
+        }
+        self.take_pending_output();
+        let weight = weight(&data) + weight(&metadata);
+        if weight > MAX_DISPLAY || weight > self.room() {
+            self.drop_display(m, weight);
+            return;
+        }
+        self.count_kept(weight);
+        let id = self.running.as_ref().map(|running| running.id.clone());
+        self.store_message(m, Event::Display { id, data, metadata });
+    }
+
+    /// The program asks for input. Between executions nobody is asked: the thread that wants it waits.
+    pub(super) fn on_input_request(&mut self, m: u64, prompt: String, password: bool) {
+        if self.is_stored(m) {
+            return self.acknowledge(m);
+        }
+        self.take_pending_output();
+        match &self.running {
+            Some(running) => {
+                let id = running.id.clone();
+                self.store_message(m, Event::InputRequest { id, prompt, password });
+            }
+            None => self.acknowledge(m),
+        }
+    }
+
+    /// Tries again what the log had no room for. Says whether all of it is stored.
+    pub(super) fn flush_messages(&mut self) -> bool {
+        while let Some((message, event)) = self.unsaved_messages.pop_front() {
+            if !self.try_store(message, event) {
+                return false;
+            }
+        }
+        true
+    }
+
+    fn is_stored(&self, m: u64) -> bool {
+        self.kernel.as_ref().is_none_or(|kernel| m <= kernel.stored())
+    }
+
+    fn store_message(&mut self, m: u64, event: Event) {
+        let Some(kernel) = &self.kernel else { return };
+        let message = Message { sandbox: kernel.sandbox().0, number: m };
+        if self.unsaved_messages.is_empty() {
+            self.try_store(message, event);
+        } else {
+            self.unsaved_messages.push_back((message, event));
+        }
+    }
+
+    fn try_store(&mut self, message: Message, event: Event) -> bool {
+        match self.log.append_message(message, &event) {
+            Ok(_) => {
+                if self.kernel.as_ref().is_some_and(|kernel| kernel.sandbox().0 == message.sandbox) {
+                    self.acknowledge(message.number);
+                }
+                true
+            }
+            Err(error) => {
+                self.unsaved_messages.push_front((message, event));
+                self.stall(&error);
+                false
+            }
+        }
+    }
+
+    fn acknowledge(&mut self, m: u64) {
+        let Some(kernel) = &mut self.kernel else { return };
+        kernel.note_stored(m);
+        if let Err(error) = kernel.tell(&ToDriver::Ack { m }) {
+            self.driver_fault(&error);
+        }
+    }
+
+    /// Beyond the limit a display is dropped, and the program is stopped as one that prints too much.
+    fn drop_display(&mut self, m: u64, weight: usize) {
+        match &mut self.running {
+            Some(running) => {
+                running.dropped += weight as u64;
+                self.stop(Cause::Limit(Limit::Output));
+            }
+            None => self.replace(),
+        }
+        self.acknowledge(m);
+    }
+}
+
+/// Bytes that it takes as JSON, near enough.
+fn weight(values: &BTreeMap<String, Value>) -> usize {
+    let value = |value: &Value| match value {
+        Value::String(text) => text.len(),
+        other => other.to_string().len(),
+    };
+    values.iter().map(|(name, it)| name.len() + value(it)).sum()
+}

@@ -1,0 +1,200 @@
+"""Starts the real driver over a socket pair and pipes, as a gateway would, for the tests beside this file."""
+
+import json
+import os
+import socket
+import subprocess
+import tempfile
+import threading
+import unittest
+from pathlib import Path
+
+DRIVER = Path(__file__).resolve().parents[3] / "src/runtime/javascript/driver.js"
+NODE = os.environ.get("DRIVER_NODE", "/usr/bin/node")
+FLAGS = ["--no-force-async-hooks-checks"]
+DEADLINE = 30
+PATIENCE = 2
+CONTROL, INTERRUPTS = 3, 4
+
+
+class Collected:
+    """What has come out of a pipe so far: the pieces as single reads gave them."""
+
+    def __init__(self, pipe):
+        self.pieces = []
+        self._pipe = pipe
+        self._news = threading.Condition()
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+
+    def _read(self):
+        while piece := os.read(self._pipe.fileno(), 65536):
+            with self._news:
+                self.pieces.append(piece)
+                self._news.notify_all()
+
+    def text(self):
+        with self._news:
+            return b"".join(self.pieces).decode()
+
+    def wait_for(self, text):
+        wanted = text.encode()
+        with self._news:
+            if not self._news.wait_for(lambda: wanted in b"".join(self.pieces), DEADLINE):
+                raise AssertionError(f"{text!r} did not come, but {b''.join(self.pieces)!r}")
+
+    def finish(self):
+        self._thread.join(DEADLINE)
+        self._pipe.close()
+
+
+class Kernel:
+    """`stdin` is a FIFO, whose write end this side may open; without a writer a read finds the end."""
+
+    def __init__(self, cwd, read_output=True, flags=()):
+        self.control, theirs = socket.socketpair()
+        self.control.settimeout(DEADLINE)
+        self.inbox = b""
+        self.executions = 0
+        self.queries = 1 << 32
+        interrupts, self.interrupts = os.pipe()
+        self.fifo = tempfile.mktemp(prefix="stdin-")
+        os.mkfifo(self.fifo)
+        stdin = os.open(self.fifo, os.O_RDONLY | os.O_NONBLOCK)
+        os.set_blocking(stdin, True)
+        self.process = subprocess.Popen(
+            ["/bin/sh", "-c", f'exec "$@" {CONTROL}<&{theirs.fileno()} {INTERRUPTS}<&{interrupts}', "sh"]
+            + [NODE, *FLAGS, *flags, str(DRIVER), str(CONTROL), str(INTERRUPTS)],
+            stdin=stdin,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            pass_fds=[theirs.fileno(), interrupts],
+            cwd=cwd,
+            env={"LANG": "C.UTF-8", "TZ": "UTC", "HOME": cwd, "PATH": "/usr/bin:/bin"},
+        )
+        theirs.close()
+        os.close(interrupts)
+        os.close(stdin)
+        self.stdout = Collected(self.process.stdout) if read_output else None
+        self.stderr = Collected(self.process.stderr)
+
+    def send(self, **message):
+        self.send_raw(json.dumps(message, ensure_ascii=False, separators=(",", ":")).encode())
+
+    def send_raw(self, payload):
+        self.control.sendall(b"%08d%b" % (len(payload), payload))
+
+    def receive(self):
+        """The next message, or None at the end."""
+        header = self.receive_bytes(8)
+        return header and json.loads(self.receive_bytes(int(header)))
+
+    def receive_bytes(self, size):
+        while len(self.inbox) < size:
+            if not self.receive_more():
+                return None
+        data, self.inbox = self.inbox[:size], self.inbox[size:]
+        return data
+
+    def receive_more(self):
+        try:
+            piece = self.control.recv(65536)
+        except ConnectionResetError:  # it ended with something unread
+            piece = b""
+        self.inbox += piece
+        return bool(piece)
+
+    def start(self, code, stdin="none"):
+        self.executions += 1
+        self.send(t="exec", n=self.executions, count=self.executions, code=code, stdin=stdin)
+
+    def execute(self, code, stdin="none"):
+        """Runs code and returns its `done`, which is acknowledged."""
+        self.start(code, stdin)
+        return self.done()
+
+    def expect(self, kind):
+        """Receives a message of a kind, and acknowledges it."""
+        message = self.receive()
+        if message is None:
+            raise AssertionError(f"the driver has ended: {self.stderr.text()}")
+        if message["t"] != kind:
+            raise AssertionError(f"not {kind}, but {message}")
+        self.send(t="ack", m=message["m"])
+        return message
+
+    def done(self):
+        return self.expect("done")
+
+    def query(self, kind, code, cursor=None):
+        self.queries += 1
+        more = {} if cursor is None else {"cursor": cursor}
+        self.send(t="query", n=self.queries, kind=kind, code=code, **more)
+        reply = self.receive()
+        if reply["t"] != "reply" or reply["n"] != self.queries:
+            raise AssertionError(f"no reply, but {reply}")
+        return reply["body"]
+
+    def interrupt(self):
+        os.write(self.interrupts, b"!")
+
+    def close(self):
+        if self.control.fileno() < 0:
+            return self.process.returncode
+        self.control.close()
+        try:
+            status = self.process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:  # while an execution runs, the driver does not look at the socket
+            self.process.kill()
+            status = self.process.wait()
+        os.close(self.interrupts)
+        os.unlink(self.fifo)
+        if self.stdout:
+            self.stdout.finish()
+        else:
+            self.process.stdout.close()
+        self.stderr.finish()
+        return status
+
+
+class DriverCase(unittest.TestCase):
+    """Each test has a driver of its own, `self.kernel`, in an empty working directory, `self.cwd`."""
+
+    def setUp(self):
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        self.cwd = directory.name
+        self.kernel = self.boot()
+
+    def boot(self, **options):
+        kernel = Kernel(self.cwd, **options)
+        self.addCleanup(kernel.close)
+        ready = kernel.receive()
+        self.assertEqual((ready["t"], ready["m"]), ("ready", 1), kernel.stderr.text())
+        kernel.send(t="ack", m=1)
+        return kernel
+
+    def run_all(self, *cells):
+        return [self.kernel.execute(cell) for cell in cells]
+
+    def value(self, code):
+        """Runs code that must succeed; returns its result."""
+        done = self.kernel.execute(code)
+        self.assertTrue(done["success"], done)
+        return done["result"]
+
+    def failure(self, code):
+        """Runs code that must fail; returns its exception."""
+        done = self.kernel.execute(code)
+        self.assertFalse(done["success"], done)
+        return done["exception"]
+
+    def assert_usable(self):
+        self.assertEqual(self.value("40 + 2"), 42)
+
+    def assert_printed(self, text, stream="stdout"):
+        """Both pipes are drained up to a mark that a last execution writes."""
+        collected = getattr(self.kernel, stream)
+        self.value(f"require('fs').writeSync({1 if stream == 'stdout' else 2}, '[mark]'); undefined")
+        collected.wait_for("[mark]")
+        self.assertEqual(collected.text(), text + "[mark]")

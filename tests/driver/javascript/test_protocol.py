@@ -1,0 +1,168 @@
+"""Synchronising, numbering, parts: every way a gateway may die and come back."""
+
+import json
+import os
+import time
+
+from kernel import DriverCase, Kernel
+
+NONCE = "0123456789abcdef" * 2
+OTHER_NONCE = "fedcba9876543210" * 2
+
+
+class Protocol(DriverCase):
+    def hello(self, nonce):
+        """Synchronises as a new gateway does: drops all bytes before the answer with the nonce."""
+        self.kernel.send(t="hello", nonce=nonce)
+        start = b'{"t":"hello","nonce":"%b"' % nonce.encode()
+        while start not in self.kernel.inbox:
+            self.assertTrue(self.kernel.receive_more())
+        self.kernel.inbox = self.kernel.inbox[self.kernel.inbox.index(start) - 8 :]
+        return self.kernel.receive()
+
+    def test_hello_while_idle_repeats_nothing_that_was_acknowledged(self):
+        self.kernel.execute("1")
+        self.assertEqual(self.hello(NONCE)["last"], 1)
+        self.assertEqual(self.kernel.execute("2")["n"], 2)
+
+    def test_hello_at_start_repeats_ready(self):
+        self.kernel = Kernel(self.cwd)
+        self.addCleanup(self.kernel.close)
+        self.assertEqual(self.hello(NONCE)["last"], 0)
+        self.assertEqual(self.kernel.receive()["t"], "ready")
+        self.assertEqual(self.kernel.execute("1")["n"], 1)
+
+    def test_hello_while_running_is_answered_after_the_end(self):
+        for code in ("while (!require('fs').existsSync('go')) {} 'end'", "while (!fs.existsSync('go')) await null; 'end'"):
+            self.kernel.start(code)
+            self.kernel.send(t="hello", nonce=NONCE)
+            with open(os.path.join(self.cwd, "go"), "wb"):
+                pass
+            first = self.kernel.receive()
+            self.assertEqual((first["t"], first["result"]), ("done", "end"))
+            self.assertEqual(self.kernel.receive(), {"t": "hello", "nonce": NONCE, "last": first["n"]})
+            self.assertEqual(self.kernel.receive(), first)
+            self.kernel.send(t="ack", m=first["m"])
+            os.unlink(os.path.join(self.cwd, "go"))
+        self.assert_usable()
+
+    def test_done_that_was_half_read_is_found_again_by_the_nonce(self):
+        self.kernel.start("'x'.repeat(300000)")
+        self.kernel.receive_bytes(1000)  # and then that gateway died
+        self.assertEqual(self.hello(NONCE)["last"], 1)
+        again = self.kernel.receive()
+        self.assertEqual((again["t"], again["n"], len(again["result"])), ("done", 1, 300000))
+
+    def test_two_hellos_are_two_answers_each_with_all_that_is_unacknowledged(self):
+        self.kernel.start("'kept'")
+        self.kernel.send(t="hello", nonce=NONCE)
+        self.kernel.send(t="hello", nonce=OTHER_NONCE)
+        done = self.kernel.receive()
+        for nonce in (NONCE, OTHER_NONCE):
+            self.assertEqual(self.kernel.receive(), {"t": "hello", "nonce": nonce, "last": 1})
+            self.assertEqual(self.kernel.receive(), done)
+        self.kernel.send(t="ack", m=done["m"])
+        self.assertEqual(self.hello(NONCE)["last"], 1)
+        self.assertEqual(self.kernel.execute("2")["n"], 2)
+
+    def test_unacknowledged_messages_come_in_order(self):
+        for n in (1, 2, 3):
+            self.kernel.send(t="exec", n=n, count=n, code=f"{n} * 10", stdin="none")
+        sent = [self.kernel.receive() for _ in range(3)]
+        self.hello(NONCE)
+        self.assertEqual([self.kernel.receive() for _ in range(3)], sent)
+        self.assertEqual([done["m"] for done in sent], [2, 3, 4])
+        self.kernel.send(t="exec", n=4, count=4, code="40", ack=sent[1]["m"], stdin="none")
+        last = self.kernel.receive()
+        self.hello(OTHER_NONCE)
+        self.assertEqual([self.kernel.receive(), self.kernel.receive()], [sent[2], last])
+
+    def test_repeated_exec_runs_once(self):
+        self.kernel.execute("var runs = 0")
+        self.kernel.start("++runs")
+        self.kernel.send(t="exec", n=2, count=2, code="++runs", stdin="none")
+        self.kernel.send(t="exec", n=1, count=1, code="++runs", stdin="none")
+        self.assertEqual(self.kernel.done()["result"], 1)
+        self.assertEqual(self.value("runs"), 1)
+
+    def send_part(self, n, i, text):
+        self.kernel.send(t="part", n=n, i=i, s=text)
+        self.assertEqual(self.kernel.receive(), {"t": "part", "n": n, "i": i})
+
+    def execute_parts(self, parts):
+        self.kernel.send(t="exec", n=1, count=1, parts=parts, stdin="none")
+        return self.kernel.done()["result"]
+
+    def test_parts_make_one_code(self):
+        pieces = ["const long = '", "é" * 20000, "€" * 15000, "'", "; long.length"]
+        for i, piece in enumerate(pieces):
+            self.send_part(1, i, piece)
+        self.assertEqual(self.execute_parts(len(pieces)), 35000)
+
+    def test_repeated_part_is_answered_and_added_once(self):
+        self.send_part(1, 0, "'a' +")
+        self.send_part(1, 1, "'b'")
+        self.send_part(1, 1, "'b'")
+        self.assertEqual(self.execute_parts(2), "ab")
+
+    def test_part_zero_starts_anew(self):
+        self.send_part(1, 0, "'a' +")
+        self.send_part(1, 1, "'b'")
+        self.send_part(1, 0, "'c'")
+        self.assertEqual(self.execute_parts(1), "c")
+
+    def test_code_of_four_mebibytes_runs(self):
+        self.send_part(1, 0, "//")
+        for i in range(1, 65):
+            self.send_part(1, i, "#" * 65000)
+        self.send_part(1, 65, "\n'ran'")
+        self.assertEqual(self.execute_parts(66), "ran")
+
+    def test_frame_of_the_largest_size_is_read(self):
+        for size in (65535, 65536):
+            code = "1" + " " * (size - len(json.dumps({"t": "exec", "n": 1, "count": 1, "code": "1", "stdin": "none"}, separators=(",", ":"))))
+            self.assertEqual(self.value(code), 1)
+
+    def test_unknown_message_is_ignored(self):
+        self.kernel.send(t="from the future", n=1)
+        self.assert_usable()
+
+    def test_malformed_frame_ends_the_driver(self):
+        self.kernel.control.sendall(b"nonsense")
+        self.assertEqual(self.kernel.process.wait(30), 76)
+
+    def test_end_of_control_ends_the_driver_at_once(self):
+        self.kernel.execute("setInterval(() => {}, 10); setTimeout(() => {}, 99999)")
+        self.assertEqual(self.kernel.close(), 0)
+
+    def test_end_ns_is_the_monotonic_clock(self):
+        before = time.monotonic_ns()
+        done = self.kernel.execute("1")
+        self.assertTrue(before < done["end_ns"] < time.monotonic_ns())
+
+    def test_done_comes_when_the_gateway_reads_late(self):
+        self.kernel.start("'x'.repeat(1000000)")
+        self.kernel.send(t="hello", nonce=NONCE)
+        done = self.kernel.receive()
+        self.assertEqual(len(done["result"]), 1000000)
+        self.assertEqual(self.kernel.receive()["last"], 1)
+        self.assertEqual(self.kernel.receive(), done)
+
+    def test_display_waits_for_its_acknowledgement_and_is_repeated_after_a_hello(self):
+        self.kernel.start("display.html('<b>'); require('fs').writeSync(1, 'after')")
+        shown = self.kernel.receive()
+        self.assertEqual((shown["t"], shown["n"], shown["data"]), ("display", 1, {"text/html": "<b>"}))
+        self.assertEqual(self.hello(NONCE)["last"], 0)
+        self.assertEqual(self.kernel.receive(), shown)
+        self.assertNotIn("after", self.kernel.stdout.text())
+        self.kernel.send(t="ack", m=shown["m"])
+        self.assertTrue(self.kernel.done()["success"])
+        self.kernel.stdout.wait_for("after")
+
+    def test_execution_that_comes_while_a_display_waits_runs_after_it(self):
+        self.value("setTimeout(() => display('late'), 30); undefined")
+        shown = self.kernel.receive()
+        self.assertEqual((shown["t"], shown["n"]), ("display", 0))
+        self.kernel.start("'next'")
+        self.kernel.send(t="ack", m=shown["m"])
+        self.assertEqual(self.kernel.done()["result"], "next")
