@@ -1,6 +1,5 @@
 //! `repltool serve`: from the command line to a running supervisor.
 
-use std::ffi::CString;
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
 use std::net::TcpListener;
@@ -17,7 +16,7 @@ use crate::config::{Config, Runtimes};
 use crate::runtime::{Interpreter, bash, javascript, python};
 use crate::sandbox::probe::{Layer, Report, probe};
 use crate::supervisor::link::{Secret, StoreRoot};
-use crate::supervisor::{self, Parts, Program};
+use crate::supervisor::{self, MemoryArgument, Parts, Program};
 use crate::{edge, keys, sandbox};
 
 /// Descriptors that a session takes at most, in the supervisor and in the gateway.
@@ -106,12 +105,14 @@ fn program(language: Language, interpreter: Interpreter) -> Program {
         Language::Javascript => sandbox::MemoryRlimit::Data,
         _ => sandbox::MemoryRlimit::AddressSpace,
     };
-    let (interrupt, memory_argument, files): (_, Option<fn(u64) -> CString>, _) = match language {
-        Language::Python => (sandbox::Interrupt::Program, None, python::FILES),
-        Language::Javascript => {
-            (sandbox::Interrupt::Byte, Some(javascript::heap_argument as fn(u64) -> CString), javascript::FILES)
-        }
-        Language::Bash | Language::Shell => (sandbox::Interrupt::Group, None, bash::FILES),
+    let memory_argument: Option<MemoryArgument> = match language {
+        Language::Javascript => Some(javascript::heap_argument),
+        _ => None,
+    };
+    let (interrupt, files) = match language {
+        Language::Python => (sandbox::Interrupt::Program, python::FILES),
+        Language::Javascript => (sandbox::Interrupt::Byte, javascript::FILES),
+        Language::Bash | Language::Shell => (sandbox::Interrupt::Group, bash::FILES),
     };
     let Interpreter { argv, binds, .. } = interpreter;
     Program { language, argv, interrupt, memory_argument, memory_rlimit, files: files.to_vec(), binds }

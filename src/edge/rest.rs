@@ -19,6 +19,9 @@ use super::{body, validate};
 use crate::session::log::collect;
 use crate::session::{End, Execute, Refusal, SessionHandle};
 
+/// How long a reply waits for the interpreter that takes the place of a lost one.
+const FRESH_INTERPRETER: Duration = Duration::from_secs(1);
+
 /// `POST /sessions`
 pub(super) async fn create(mut call: Call) -> Result<Answer, Fault> {
     let config: SessionConfig = body::json(&mut call.request).await?;
@@ -72,6 +75,10 @@ pub(super) async fn execute(mut call: Call, id: &str) -> Result<Answer, Fault> {
         );
     }
     let it = collect(handle.log(), accepted.after, &accepted.id).await?;
+    if it.outcome.state_lost {
+        // Whoever waited for the end finds the next interpreter ready.
+        handle.until_idle(FRESH_INTERPRETER).await;
+    }
     let session_id = handle.identity().id.clone();
     let mut result = ExecutionResult::new(session_id, it.outcome, it.stdout, it.stderr, it.displays);
     result.truncated |= it.has_gap;

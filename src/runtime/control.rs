@@ -36,6 +36,10 @@ pub enum ToDriver<'a> {
     Hello {
         /// 32 hex digits that nobody can guess.
         nonce: &'a str,
+        /// Whether every process but the interpreter was killed since the last execution: children that nobody waits
+        /// for still take their place among the processes, so the driver is to wait for them.
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        reap: bool,
     },
     /// A piece of the code of execution `n`.
     Part {
@@ -146,6 +150,14 @@ pub enum FromDriver {
         /// Whether what is typed should stay hidden.
         #[serde(default)]
         password: bool,
+    },
+    /// Whose output comes next, while an execution runs: that of `n`, or, if it is 0, of something that an earlier one left
+    /// behind and that runs between the steps of this one. The program waits until it is stored.
+    Owner {
+        /// Number among the messages that are repeated until acknowledged.
+        m: u64,
+        /// The execution that runs, or 0.
+        n: u64,
     },
     /// Answers `query`.
     Reply {

@@ -338,14 +338,14 @@ impl Kernel {
         }
     }
 
-    /// Begins to synchronise with a driver that another gateway spoke to; [`FromDriver::Hello`] follows.
+    /// Begins to synchronise with a driver; [`FromDriver::Hello`] follows. `reap`: its children were killed.
     ///
     /// # Errors
     /// As [`Self::tell`].
-    pub fn synchronise(&mut self) -> Result<(), ControlError> {
+    pub fn synchronise(&mut self, reap: bool) -> Result<(), ControlError> {
         let nonce = format!("{:032x}", rand::random::<u128>());
         self.decoder.synchronise(nonce.clone());
-        self.tell(&ToDriver::Hello { nonce: &nonce })
+        self.tell(&ToDriver::Hello { nonce: &nonce, reap })
     }
 
     /// Counts what is used from now on.

@@ -34,9 +34,6 @@ const MAX_OUTBOX: usize = 16;
 /// How long the last packet may wait for room, in seconds. The exit code tells the same.
 const LAST_WORD_S: i64 = 1;
 
-/// Copies of init that live at once, at most.
-pub(super) const MAX_COPIES: u32 = 8;
-
 /// All that init keeps.
 pub(super) struct Held {
     /// To the gateway; non-blocking.

@@ -15,7 +15,7 @@
 //!                                               cgroup namespace, hostname, loopback
 //!                                               locks itself, forks ─────────────────────────▶ stdio, rlimits
 //!                                               closes all but its socket                      no capabilities, its uid
-//!                                               reaps, signals (`init`)                        Landlock, seccomp, execve
+//!                                               reaps, signals, stdin, files (`init`)          Landlock, seccomp, execve
 //!  waits until the program runs or a step is reported as failed
 //! ```
 //!

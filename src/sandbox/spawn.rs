@@ -17,7 +17,7 @@ use super::enter::{self, Entry};
 use super::error::{Failure, SpawnError};
 use super::plan::Plan;
 use super::root::Parts;
-use super::{Identity, Limits, Request, Sandbox, init, sys};
+use super::{Identity, Limits, Request, Sandbox, sys};
 
 /// How long a child may be silent while it sets up, in seconds. It needs some milliseconds; a host that swaps, more.
 const SILENCE_S: i64 = 10;
@@ -175,8 +175,8 @@ fn create_group(host: &Host, name: &str, limits: Limits) -> Result<Option<Group>
     if matches!(host, Host::None) {
         return Ok(None);
     }
-    // Init and its copies count, too. The program itself is held to its number as a user, too.
-    let max_processes = limits.max_processes.saturating_add(1 + init::MAX_COPIES);
+    // Init counts, too. Its copies, which live for moments, take of what the program may have.
+    let max_processes = limits.max_processes.saturating_add(1);
     Ok(Some(host.create(name, &cgroup::Limits { memory_bytes: limits.memory_bytes, max_processes })?))
 }
 

@@ -220,6 +220,14 @@ impl SessionHandle {
         let _ = self.snapshot.clone().changed().await;
     }
 
+    /// Waits until nothing runs and nothing boots, or for so long.
+    pub async fn until_idle(&self, limit: Duration) {
+        let mut snapshot = self.snapshot.clone();
+        let idle = snapshot.wait_for(|now| now.execution_state == ExecutionState::Idle || now.ended.is_some());
+        // An actor that has gone is as idle as can be.
+        let _ = tokio::time::timeout(limit, idle).await;
+    }
+
     /// What changes, as it is now.
     pub fn snapshot(&self) -> Snapshot {
         self.snapshot.borrow().clone()

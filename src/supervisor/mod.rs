@@ -35,6 +35,9 @@ use link::{Create, LinkError, Secret, StoreRoot, ToGateway, ToSupervisor, VERSIO
 use sandboxes::Sandboxes;
 pub(crate) use sandboxes::monotonic_ns;
 
+/// Makes an argument from a memory ceiling in bytes.
+pub type MemoryArgument = fn(u64) -> CString;
+
 /// A language as the supervisor starts it.
 #[derive(Debug)]
 pub struct Program {
@@ -45,7 +48,7 @@ pub struct Program {
     /// How it is interrupted.
     pub interrupt: sandbox::Interrupt,
     /// From the ceiling in bytes, an argument that goes before the others: the interpreter's own idea of that ceiling.
-    pub memory_argument: Option<fn(u64) -> CString>,
+    pub memory_argument: Option<MemoryArgument>,
     /// What holds its memory where there is no memory cgroup.
     pub memory_rlimit: sandbox::MemoryRlimit,
     /// Files put into the sandbox, read-only.

@@ -165,7 +165,8 @@ impl Sandboxes {
             memory_rlimit: program.memory_rlimit,
             max_processes,
             cpu_seconds: create.cpu_seconds,
-            file_bytes: self.config.disk_mb << 20,
+            // More than the file systems hold: a program is to see ENOSPC of those, before the signal of this limit.
+            file_bytes: self.config.disk_mb << 21,
             tmp_bytes: self.config.disk_mb << 20,
             tmp_inodes: self.config.disk_mb * 256,
             open_files: OPEN_FILES,

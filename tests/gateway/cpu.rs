@@ -72,7 +72,7 @@ async fn usage_agrees_with_what_linux_tells_the_program() {
     let client = server.client();
     let id = python(&client, json!({})).await;
     run(&client, &id, "import resource, time").await;
-    let text = "a = time.process_time()\nwhile time.process_time() < a + 1: pass\nb = bytearray(b'x') * (60 << 20)\ntime.process_time() - a";
+    let text = "b = None\na = time.process_time()\nwhile time.process_time() < a + 1: pass\nb = bytearray(b'x') * (60 << 20)\ntime.process_time() - a";
     for _ in 0..3 {
         let result = run(&client, &id, text).await;
         let inside = result.result.0.get().parse::<f64>().expect("a number") * 1000.0;
@@ -143,14 +143,13 @@ async fn cpu_time_goes_on_counting_while_the_gateway_is_replaced() {
     let text = "while True: int()";
     let request = super::harness::named("burn", text);
     let request = repltool_protocol::rest::ExecutionRequest { timeout_ms: Some(60_000), ..request };
-    let running = tokio::spawn({
-        let (client, id, request) = (client.clone(), id.clone(), request.clone());
-        async move { client.execute(&id, &request).await }
-    });
-    eventually("it burns", || async { (!descendants(server.pid()).is_empty()).then_some(()) }).await;
-    tokio::time::sleep(Duration::from_millis(500)).await;
-    server.crash_gateway().await;
-    drop(running);
+    let crash = async {
+        eventually("it burns", || async { (!descendants(server.pid()).is_empty()).then_some(()) }).await;
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        server.crash_gateway().await;
+    };
+    let (lost, ()) = futures::future::join(client.execute(&id, &request), crash).await;
+    assert!(lost.is_err(), "its connection went with the gateway: {lost:?}");
     let result = in_time("the limit", client.execute(&id, &request)).await.expect("the same execution is followed");
     assert_eq!(result.limit, Some(Limit::CpuTime), "{result:?}");
 }

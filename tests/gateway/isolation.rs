@@ -159,6 +159,7 @@ import glob
 found = []
 for places in ('/proc/*/environ', '/proc/*/cmdline', '/proc/*/mountinfo', '/run/**', '/etc/**'):
     for path in glob.glob(places, recursive=True):
+        if not os.path.isfile(path): continue
         try:
             found.append(open(path, errors='replace').read(100_000))
         except OSError:

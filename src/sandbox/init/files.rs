@@ -9,13 +9,12 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use rustix::time::{ClockId, clock_gettime};
 
-use super::MAX_COPIES;
 use super::work::{self, Desk};
 use crate::sandbox::Identity;
 use crate::sandbox::init_link::{FileAsk, Tell};
 
 /// For one more, the oldest is killed: the program may be able to stop them.
-const MAX_WORKERS: usize = MAX_COPIES as usize;
+const MAX_WORKERS: usize = 8;
 /// How long a copy may live, in seconds. A list takes as long as its reader.
 const DEADLINE_S: i64 = 30;
 /// How long a copy may take for its first steps, in milliseconds, before others go on without it.

@@ -39,7 +39,7 @@ impl Actor {
         }
         let Some((ticket, count)) = self.book.begin() else { return };
         // What was printed between executions belongs to none.
-        self.drain_pipes();
+        self.settle_output();
         if self.replacing {
             return self.book.put_back(ticket);
         }
@@ -82,7 +82,7 @@ impl Actor {
     fn synchronise(&mut self) {
         let Some(kernel) = &mut self.kernel else { return };
         self.synchronising = true;
-        if let Err(error) = kernel.synchronise() {
+        if let Err(error) = kernel.synchronise(std::mem::take(&mut self.reap)) {
             self.driver_fault(&error);
         }
     }
@@ -152,6 +152,7 @@ impl Actor {
         }
         self.fence();
         if let Some(running) = &mut self.running {
+            running.is_nobodys = false;
             running.done = Some(done);
             running.again_at = None;
             running.kill_at = Some(Instant::now() + ASK_LIMIT);
@@ -172,6 +173,7 @@ impl Actor {
         if verdict.is_some() && running.verdict.is_none() {
             running.verdict = verdict;
             self.asked = Some((kernel.kill_rest(), Instant::now() + ASK_LIMIT));
+            (self.fence, self.reap) = (true, true);
         } else if let Some(done) = running.done.take() {
             self.complete(*done, used);
         }

@@ -11,7 +11,7 @@ use crate::runtime::files::{FileAnswer, FileAsk};
 use crate::session::{Refusal, files};
 
 /// Asks that init has at once.
-const MAX_ASKED: usize = 8;
+const MAX_ASKED: usize = 4;
 /// Asks that may wait for that.
 const MAX_WAITING: usize = 64;
 /// How long an ask may take, waiting included.

@@ -73,6 +73,7 @@ impl Actor {
             KernelEvent::Driver(FromDriver::InputRequest { m, prompt, password, .. }) => {
                 self.on_input_request(m, prompt, password);
             }
+            KernelEvent::Driver(FromDriver::Owner { m, n }) => self.on_owner(m, n),
             KernelEvent::Driver(FromDriver::Reply { n, body }) => self.on_reply(n, body),
             KernelEvent::Driver(FromDriver::Hello { last, .. }) => self.on_hello(last),
             KernelEvent::Driver(FromDriver::Ready { .. }) | KernelEvent::Ended(_) => {}
@@ -98,7 +99,7 @@ impl Actor {
         let kernel = self.kernel.take();
         let (status, used) = kernel.as_ref().map_or((None, Used::default()), |it| (it.exit_status(), it.used()));
         (self.asked, self.kill_at) = (None, None);
-        (self.synchronising, self.fence, self.replacing) = (false, false, false);
+        (self.synchronising, self.fence, self.reap, self.replacing) = (false, false, false, false);
         self.feed = Feed::default();
         self.lose_query();
         self.lose_file_asks();
@@ -164,7 +165,7 @@ impl Actor {
         if let Some(message) = found.message.filter(|message| message.sandbox == kernel.sandbox().0) {
             kernel.note_stored(message.number);
         }
-        let synchronised = kernel.synchronise();
+        let synchronised = kernel.synchronise(false);
         self.kernel = Some(kernel);
         self.synchronising = true;
         for (at, (ticket, fingerprint)) in self.take_pending(&found, known).into_iter().enumerate() {

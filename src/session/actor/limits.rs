@@ -46,6 +46,7 @@ impl Actor {
     fn clear_processes(&mut self) {
         let Some(kernel) = &mut self.kernel else { return };
         self.asked = Some((kernel.kill_rest(), Instant::now() + ASK_LIMIT));
+        (self.fence, self.reap) = (true, true);
         self.tell(SessionStatus::Active, StatusReason::Limit, None);
     }
 

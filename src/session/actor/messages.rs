@@ -43,6 +43,15 @@ impl Actor {
         }
     }
 
+    /// What comes next was written by the execution that runs, or by what another left behind: that is nobody's.
+    pub(super) fn on_owner(&mut self, m: u64, n: u64) {
+        self.settle_output();
+        if let Some(running) = &mut self.running {
+            running.is_nobodys = n == 0;
+        }
+        self.acknowledge(m);
+    }
+
     /// Tries again what the log had no room for. Says whether all of it is stored.
     pub(super) fn flush_messages(&mut self) -> bool {
         while let Some((message, event)) = self.unsaved_messages.pop_front() {

@@ -115,6 +115,8 @@ pub(crate) struct Actor {
     synchronising: bool,
     /// An interrupt was sent: the driver is to say that it is past it, before it gets anything else.
     fence: bool,
+    /// Its children were killed: with that it is told so.
+    reap: bool,
     /// The interpreter is killed for a limit between executions.
     replacing: bool,
     /// Bytes of output since the last execution ended.
@@ -175,6 +177,7 @@ impl Actor {
             kill_at: None,
             synchronising: false,
             fence: false,
+            reap: false,
             replacing: false,
             idle_kept: 0,
             state_lost: false,

@@ -49,7 +49,7 @@ impl Actor {
     }
 
     fn announce(&mut self, stream: StreamName, edge: Edge) {
-        let id = self.running.as_ref().map(|running| &running.id);
+        let id = self.running.as_ref().filter(|running| !running.is_nobodys).map(|running| &running.id);
         if let Err(error) = self.log.announce(stream, id, edge) {
             self.stall(&error);
         }
@@ -107,8 +107,8 @@ impl Actor {
         }
     }
 
-    /// What was written while nothing ran belongs to no execution.
-    pub(super) fn drain_pipes(&mut self) {
+    /// All that was written until now is told as of whoever it belongs to at this moment.
+    pub(super) fn settle_output(&mut self) {
         self.take_pending_output();
         for stream in BOTH {
             self.announce(stream, Edge::Flush);

@@ -51,6 +51,8 @@ pub(super) struct Running {
     pub(super) done: Option<Box<Done>>,
     /// The limit for which it ends, once the driver has told its end.
     pub(super) verdict: Option<Limit>,
+    /// Whether what is printed now belongs to nothing that runs.
+    pub(super) is_nobodys: bool,
     /// Parts of the code that the driver has answered.
     pub(super) parts_sent: usize,
     /// Whether its request brought what it reads.
@@ -83,6 +85,7 @@ impl Running {
             dropped: 0,
             done: None,
             verdict: None,
+            is_nobodys: false,
             parts_sent: 0,
             brings_stdin: false,
         }

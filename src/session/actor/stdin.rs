@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 
+use repltool_protocol::rest::Language;
 use tokio::time::Instant;
 
 use super::Actor;
@@ -43,6 +44,9 @@ impl Actor {
         if let Some(text) = brought {
             running.brings_stdin = true;
             self.feed_text(&text, true);
+        } else if self.identity.language == Language::Javascript && running.stdin_mode() == StdinMode::None {
+            // Node cannot put another file in the place of a descriptor: its end of file is that of the pipe.
+            self.feed_text("", true);
         }
     }
 
