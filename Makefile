@@ -45,6 +45,8 @@ WITHOUT := $(if $(shell grep -E ' - cgroup .*[ ,]memory' /proc/self/mountinfo),,
 check:
 	cargo nextest run --locked --workspace $(WITHOUT)
 	$(PYTHON) -B -m unittest discover -s tests/driver/python
+	$(PYTHON) -B -m unittest discover -s tests/driver/javascript
+	$(PYTHON) -B -m unittest discover -s tests/driver/bash
 	$(PYTHON) -B scripts/cases.py --binary $(BIN)
 
 lint:
@@ -52,6 +54,7 @@ lint:
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 
 bench: build
+	scripts/bench_limits.py --binary $(BIN)
 	scripts/bench.sh $(BIN)
 
 # Installs what is missing of compilers and libraries, or says what is.

@@ -54,6 +54,8 @@ pub(super) struct Entry<'a> {
     pub(super) processes_are_counted: bool,
     pub(super) parts: &'a Parts<'a>,
     pub(super) wires: &'a Theirs,
+    /// The number of the supervisor's end of `sync`, of which a child has a copy.
+    pub(super) supervisors_sync: RawFd,
 }
 
 /// Clones the caller into new namespaces; the copy waits for a packet on its `sync` socket. Returns pid and pidfd.
@@ -80,6 +82,7 @@ fn stay(entry: &Entry<'_>, part: impl FnOnce(&Entry<'_>) -> Result<Infallible, F
 
 fn become_init(entry: &Entry<'_>) -> Result<Infallible, Failure> {
     umask(Mode::from_raw_mode(0o022));
+    forget_supervisors_end(entry.supervisors_sync).at(Step::Start)?;
     wait_for_go(&entry.wires.sync).at(Step::Start)?;
     take_identity(entry.request.identity, INIT_ID).at(Step::InitIdentity)?;
     die_with_supervisor(&entry.wires.sync).at(Step::DeathSignal)?;
@@ -105,6 +108,12 @@ fn become_init(entry: &Entry<'_>) -> Result<Infallible, Failure> {
         Forked::Parent { pid, .. } => Pid::from_raw(pid).ok_or(Failure { step: Step::Fork, errno: libc::ESRCH })?,
     };
     serve(entry, leader, held)
+}
+
+/// While a child holds it, too, the death of the supervisor does not close it, and the child would wait for ever.
+fn forget_supervisors_end(sync: RawFd) -> io::Result<()> {
+    // SAFETY: its owner is one of those that this copy of the supervisor was copied with, which it neither uses nor drops.
+    unsafe { sys::close_range(sync, sync) }
 }
 
 fn wait_for_go(sync: &OwnedFd) -> io::Result<()> {

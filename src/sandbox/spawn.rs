@@ -1,7 +1,7 @@
 //! The supervisor's side of a start: descriptors, cgroup, clone, uid map, and waiting until the program runs.
 
 use std::io;
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::path::{Component, Path};
 
 use nix::sys::signal::{SigSet, SigmaskHow};
@@ -52,6 +52,7 @@ pub fn spawn(plan: &Plan, request: &Request<'_>) -> Result<Sandbox, SpawnError> 
         processes_are_counted: plan.host.has_processes(),
         parts: &parts,
         wires: &theirs,
+        supervisors_sync: ours.sync.as_raw_fd(),
     };
     let (pid, pidfd) = with_signals_blocked(|| enter::start(&entry)).map_err(SpawnError::Namespaces)?;
     drop(theirs);

@@ -186,7 +186,8 @@ impl Drop for Server {
             std::thread::sleep(Duration::from_millis(10));
         }
         if !std::thread::panicking() {
-            panic!("processes outlive the server");
+            let left = gateways.into_iter().filter(|pid| lives(*pid)).map(processes::describe);
+            panic!("processes outlive the server: {}", left.collect::<Vec<_>>().join("; "));
         }
     }
 }

@@ -215,6 +215,27 @@ async fn a_crash_of_the_gateway_costs_no_state_in_any_language() {
 }
 
 #[tokio::test]
+async fn a_timer_of_an_earlier_execution_prints_for_nobody() {
+    let server = Server::start().await;
+    let client = server.client();
+    let id = session(&client, "javascript", json!({})).await;
+    let mut socket = client.attach(&id, None).await.expect("a socket");
+    run(&client, &id, "setTimeout(() => console.log('late'), 400); undefined").await;
+    let text = "console.log('own'); await new Promise(r => setTimeout(r, 800)); console.log('own again')";
+    let execution = send(&mut socket, "second", text).await;
+    let events = until_result(&mut socket, &execution).await;
+    let said: Vec<_> = events
+        .iter()
+        .filter_map(|it| match &it.event {
+            Event::Stream { id, data, .. } => Some((id.as_ref().map(ToString::to_string), data.as_str())),
+            _ => None,
+        })
+        .collect();
+    let second = || Some("second".to_owned());
+    assert_eq!(said, [(second(), "own\n"), (None, "late\n"), (second(), "own again\n")]);
+}
+
+#[tokio::test]
 async fn code_of_a_megabyte_runs_in_every_language() {
     let server = Server::start().await;
     let client = server.client();

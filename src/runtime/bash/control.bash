@@ -7,18 +7,16 @@ __repltool_leave() { # STATUS: ends the shell, whatever functions the user has m
   exit "$1"
 }
 
-__repltool_send() { # PAYLOAD
-  builtin local LC_ALL=C __r_length
-  builtin printf -v __r_length %08d "${#1}"
-  builtin printf %s "$__r_length$1" >&241 || __repltool_leave 76
+__repltool_send() { # PAYLOAD: ASCII, or LC_ALL=C is in force
+  builtin printf '%08d%s' "${#1}" "$1" >&241 || __repltool_leave 76
 }
 
 __repltool_send_reliable() { # KIND FIELDS
-  builtin local __r_m
-  __r_m=$((__repltool[m] + 1))
-  __repltool[m]=$__r_m
-  __repltool[kept$__r_m]="{\"t\":\"$1\",\"m\":$__r_m,$2}"
-  __repltool_send "${__repltool[kept$__r_m]}"
+  builtin local __r_payload
+  ((__repltool[m] += 1))
+  __r_payload="{\"t\":\"$1\",\"m\":${__repltool[m]},$2}"
+  __repltool[kept${__repltool[m]}]=$__r_payload
+  __repltool_send "$__r_payload"
 }
 
 __repltool_forget() { # M: what was sent up to this number is stored
@@ -29,15 +27,14 @@ __repltool_forget() { # M: what was sent up to this number is stored
 }
 
 __repltool_done() { # SUCCESS EXCEPTION EXIT_CODE
-  builtin local __r_fields
-  __r_fields="\"n\":${__repltool[n]},\"success\":$1,\"result\":null,\"result_text\":null"
-  __r_fields+=",\"exception\":$2,\"exit_code\":$3,\"truncated\":false,\"end_ns\":0"
   __repltool[last]=${__repltool[n]}
-  __repltool_send_reliable 'done' "$__r_fields"
+  __repltool_send_reliable 'done' "\"n\":${__repltool[n]},\"success\":$1,\"result\":null,\"result_text\":null,\
+\"exception\":$2,\"exit_code\":$3,\"truncated\":false,\"end_ns\":0"
 }
 
 # An interrupt counts for an execution that has been sent. One that comes while nothing waits in the socket was for the
-# execution before.
+# execution before. While the driver waits for a subshell of its own, SIGINT is ignored instead: bash 5.2 may go mad
+# (it sends itself SIGINT for ever) if one comes while it waits for a child and the signal is trapped.
 __repltool_note_interrupt() {
   if [[ ${__repltool[state]} == taken ]] || builtin read -t 0 -u 241; then
     __repltool[flag]=1
@@ -53,9 +50,8 @@ __repltool_receive() { # Leaves an execution in `__repltool`, after it has serve
       (($? > 128)) || __repltool_leave 0 # unless the user has set TMOUT
     done
     __repltool[state]=taken
-    [[ $__r_size == [0-9][0-9][0-9][0-9][0-9][0-9][0-9][0-9] ]] || __repltool_leave 76
-    ((__r_size = 10#$__r_size, __r_size <= 65536)) || __repltool_leave 76
-    builtin read -r -N "$__r_size" -u 241 __r_frame || __repltool_leave 0
+    [[ $__r_size == 000[0-9][0-9][0-9][0-9][0-9] ]] || __repltool_leave 76
+    builtin read -r -N "$((10#$__r_size))" -u 241 __r_frame || __repltool_leave 0
     case $__r_frame in
       '{"t":"exec",'*) __repltool_take_execution "$__r_frame" && builtin return ;;
       '{"t":"part",'*) __repltool_collect "$__r_frame" ;;
@@ -106,19 +102,15 @@ __repltool_code() { # VARIABLE N TEXT
 }
 
 __repltool_take_execution() { # FRAME; fails if it is a repeat
-  builtin local __r_rest __r_head __r_n __r_stdin=none __r_code
-  __r_rest=${1%\}}
-  __r_head=${__r_rest%',"stdin":"'*}
-  [[ $__r_head == "$__r_rest" ]] || __r_stdin=${__r_rest:${#__r_head}+10}
-  __r_rest=$__r_head __r_head=${__r_rest%',"ack":'*}
-  [[ $__r_head == "$__r_rest" ]] || __repltool_forget "${__r_rest:${#__r_head}+7}"
-  __r_rest=${__r_head#*'"n":'}
-  __r_n=${__r_rest%%,*}
+  builtin local __r_rest __r_head __r_n
+  __r_rest=${1#*'"n":'} __r_n=${__r_rest%%,*}
   ((__r_n > __repltool[last])) || builtin return 1
-  __r_rest=${__r_rest#*'"count":'}
-  __repltool_code __r_code "$__r_n" "${__r_rest#*,}"
-  __repltool[n]=$__r_n __repltool[code]=$__r_code
-  [[ $__r_stdin == none* ]] && __repltool[in]=240 || __repltool[in]=242
+  __r_head=${__r_rest%',"stdin":"'*}
+  [[ ${__r_rest:${#__r_head}} == *none* ]] && __repltool[in]=240 || __repltool[in]=242
+  __r_rest=${__r_head%',"ack":'*} __r_head=${__r_head:${#__r_rest}+7}
+  [[ -z $__r_head ]] || __repltool_forget "$__r_head"
+  __r_rest=${__r_rest#*'"count":'} __repltool[n]=$__r_n
+  __repltool_code '__repltool[code]' "$__r_n" "${__r_rest#*,}"
 }
 
 __repltool_answer() { # FRAME
@@ -131,5 +123,7 @@ __repltool_answer() { # FRAME
   __r_n=${__r_rest%%,*} __r_rest=${__r_rest#*'"kind":"'}
   __r_kind=${__r_rest%%\"*}
   __repltool_code __r_code "$__r_n" "${__r_rest#*,}"
+  builtin trap '' INT
   __repltool_reply "$__r_n" "$__r_kind" "$__r_code" "$__r_cursor"
+  builtin trap __repltool_note_interrupt INT
 }

@@ -15,18 +15,27 @@
 #     eval ── the user's code, with the user's descriptors 0, 1 and 2
 #     end  ── shelters from the user's settings, tells the end
 #
-# The shell runs it as PROMPT_COMMAND: only there is it interactive enough to live on after SIGINT and not so much that
-# it prints "exit" or "[1] 1234". SIGINT throws away whatever runs, and the shell reads its next command, which loop.bash
-# has ready: `end`, if code was thrown away. The idle shell has /dev/null as descriptors 1 and 2; prompts and traces of the driver end there.
+# The shell runs it as PROMPT_COMMAND: only there is it interactive enough to live on after SIGINT, and not so much as
+# to print "exit" or "[1] 1234". SIGINT throws away whatever runs, and the shell reads its next command, which loop.bash
+# has ready: `end`, if code was thrown away. The lines of loop.bash are 64 bytes long, for bash reads ahead by 128 or
+# 1024. The idle shell has /dev/null as descriptors 1 and 2: prompts and traces of the driver end there.
 #
-# Names of the driver begin with `__repltool`, those of local variables with `__r_`. Its functions call builtins through `builtin`, because a function of the
-# user's may have a builtin's name; what is parsed only when the user may have made aliases says `\builtin`.
+# Names of the driver begin with `__repltool`, those of local variables with `__r_`. Its functions call builtins through
+# `builtin`, because a function of the user's may have a builtin's name; what is parsed only when the user may have made
+# aliases says `\builtin`.
 
 builtin trap '' INT
 builtin set +o history +H
 builtin unset -v HISTFILE MAILCHECK
 declare -r __repltool_home=${BASH_SOURCE[0]%/*}
-declare -A __repltool=([n]=0 [last]=0 [m]=0 [low]=1 [state]= [flag]= [status]= [code]= [in]=240 [err]=244 [exit]=0 [back]= [traps]= [flags]= [builtin]= [failing]=)
+declare -A __repltool=(
+  [n]=0 [last]=0 [m]=0 [low]=1 # the execution that runs, the last one that is done, the last message, the first kept
+  [state]= [flag]=             # taken, running or neither; whether an interrupt came for an execution before it ran
+  [code]= [source]= [line]=1   # what is evaluated, the user's part of it if it is not all, the number of its first line
+  [ran]= [status]= [failed]= [exit]=0 # how it went, and the `$?` that the next one sees
+  [in]=240 [err]=244
+  [back]= [traps]= [builtin]= [flags]= [failing]= # how to bring the user's settings back; see shelter.bash
+)
 
 # 240 /dev/null · 241 control · 242, 243, 244 standard input, output, error · 245, 246 a pipe of the driver to itself.
 # What bash saves when it redirects to one of these has a number above it, where no program expects it to be free.
@@ -60,18 +69,21 @@ builtin unset -v __repltool_file REPLY
 declare -r __repltool_end='__repltool[FUNCNEST]=${FUNCNEST-} FUNCNEST=
 \__repltool_check_builtins
 \builtin trap -p INT ERR RETURN DEBUG >&246
-\builtin trap "\__repltool_note_interrupt" INT
+\builtin trap "" INT
 \builtin trap - DEBUG ERR RETURN
 \__repltool_after'
 declare -r __repltool_cycle='\__repltool_next
-\builtin eval "${__repltool[code]:LINENO=__repltool[line],0}" 0<&"${__repltool[in]}" 1>&243 2>&244 2>&"${__repltool[err]:__repltool[ran]=0}" && __repltool[status]=0 || __repltool[status]=$?
+\builtin eval "${__repltool[code]:LINENO=__repltool[line],0}" 0<&"${__repltool[in]}" 1>&243 2>&244 \
+  2>&"${__repltool[err]:__repltool[ran]=0}" && __repltool[status]=0 || __repltool[status]=$?
 '"$__repltool_end"
 
-# Without a limit endless recursion would end the shell by a signal; a stack of 8 MiB holds 2000 calls of any function.
+declare -r __repltool_usual=$SHELLOPTS:$BASHOPTS
+
+# Without a limit endless recursion would end the shell by a signal. A stack of 8 MiB holds 2000 calls of most functions.
 [[ -n ${FUNCNEST-} ]] || FUNCNEST=1000
 __repltool[FUNCNEST]=$FUNCNEST
 PS1= PS2= PS4='+ '
 PROMPT_COMMAND=$__repltool_cycle
 builtin readonly -f $(builtin compgen -A function __repltool)
-builtin trap '\__repltool_note_interrupt' INT
+builtin trap __repltool_note_interrupt INT
 __repltool_send_reliable ready "\"version\":\"${BASH_VERSINFO[0]}.${BASH_VERSINFO[1]}.${BASH_VERSINFO[2]}\""

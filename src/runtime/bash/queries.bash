@@ -47,7 +47,9 @@ __repltool_candidates() { # WORD BEFORE
     [[ $__r_word != '{'* ]] || __r_lead+='{' __r_word=${__r_word#'{'}
     __repltool[skip]=${#__r_lead}
     __repltool[matches]=$(builtin compgen -A variable -- "$__r_word" 2>&240)
-  elif [[ $__r_word != */* && ( -z $__r_lead || $__r_lead == *[$'\n;|&(`'] || " $__r_lead" == *[[:space:]]$__r_opening ) ]]; then
+  elif [[ $__r_word == */* ]]; then
+    __repltool[matches]=$(__repltool_files "$__r_word")
+  elif [[ -z $__r_lead || $__r_lead == *[$'\n;|&(`'] || " $__r_lead" == *[[:space:]]$__r_opening ]]; then
     __repltool[matches]=$(builtin compgen -A command -- "$__r_word" 2>&240 | __repltool_unique)
   else
     __repltool[matches]=$(__repltool_files "$__r_word")

@@ -3,16 +3,15 @@
 # code: set -e, set -x or a DEBUG trap that came earlier would see commands of the driver.
 
 __repltool_next() {
-  __repltool_receive
-  __repltool[line]=1 __repltool[source]=
-  if [[ -n ${__repltool[back]}${__repltool[traps]}${__repltool[builtin]}${__repltool[flag]} ]] || __repltool_may_fail "${__repltool[code]}"; then
-    __repltool_prepare
-  fi
-  __repltool[state]=running __repltool[flag]= __repltool[status]= __repltool[failed]= __repltool[ran]=
+  exec 0<"$__repltool_home/loop.bash" 1>&240 2>&240
   builtin unset -v PROMPT_COMMAND
   [[ ${PS1@a} == *r* ]] || PS1=${__repltool[PS1]-}
+  __repltool[line]=1 __repltool[source]= __repltool[status]= __repltool[failed]= __repltool[ran]=
+  __repltool_receive
+  [[ -z ${__repltool[back]}${__repltool[traps]}${__repltool[builtin]}${__repltool[flag]} ]] &&
+    ! __repltool_may_fail "${__repltool[code]}" || __repltool_prepare
+  __repltool[state]=running __repltool[flag]=
   [[ ${FUNCNEST@a} == *r* ]] || FUNCNEST=${__repltool[FUNCNEST]-}
-  exec 0<"$__repltool_home/loop.bash" 1>&240 2>&240
   builtin trap - INT
   builtin return "${__repltool[exit]}"
 }
@@ -27,7 +26,9 @@ __repltool_prepare() {
   __r_code=${__repltool[code]} __r_back=${__repltool[back]} __r_traps=${__repltool[traps]}
   if __repltool_may_fail "$__r_code"; then
     # As one command it ends as a whole at an unset variable; else the shell would go on with the next line.
+    builtin trap '' INT
     __repltool_is_complete "$__r_code" && __r_code="{ $__r_code"$'\n}'
+    builtin trap __repltool_note_interrupt INT
     if [[ $__r_traps != *' ERR'* ]]; then
       __repltool[failing]=yes
       __r_back+=$'\\builtin trap -- \'\\__repltool_failed "$?"\' ERR\n\\builtin set -E\n'
@@ -60,20 +61,17 @@ __repltool_interrupted() { # Whether an execution was thrown away
   [[ ${__repltool[state]} == running ]]
 }
 
-# Editing commands keeps PROMPT_COMMAND from being run, and with it the cycle.
-declare -r __repltool_harmful='posix|vi|emacs|extdebug|nocasematch|localvar_inherit'
-
 __repltool_after() {
-  if [[ $- == *[aekuvxCET]* || :$SHELLOPTS:$BASHOPTS: == *:@($__repltool_harmful):* ]]; then
-    __repltool_put_by_options
-  else
-    __repltool[back]= __repltool[flags]=
-  fi
+  __repltool[back]= __repltool[flags]= __repltool[traps]= __repltool[state]=
+  # `[[` would take ten times as long.
+  builtin test "$SHELLOPTS:$BASHOPTS" = "$__repltool_usual" || __repltool_put_by_options
   __repltool[failing]=
-  __repltool_put_by_variables
-  __repltool_put_by_traps
-  __repltool[state]=
   __repltool_report
+  [[ ${PS1@a} == *r* ]] || __repltool[PS1]=${PS1-} PS1=
+  # What lies in the pipe are the traps that the user had.
+  builtin read -t 0 -u 245 && __repltool_put_by_traps
+  [[ -z ${PROMPT_COMMAND[@]+set} ]] || __repltool_put_by_prompt_command
+  PROMPT_COMMAND=$__repltool_cycle
 }
 
 __repltool_report() {
@@ -83,37 +81,40 @@ __repltool_report() {
   [[ -z ${__repltool[status]} || -n ${__repltool[ran]} ]] || __repltool_leave 70
   if [[ -z $__r_status || -z ${__repltool[status]} && $__r_status == 130 ]]; then
     __r_status=130 __r_exception='{"name":"Interrupted","message":"","traceback":["Interrupted"]}'
-  elif ((__r_status == 2)) || [[ $__r_status == 1 && ${__repltool[code]} == *'=('* ]]; then # as bash ends at a syntax error
+  elif ((__r_status == 2)) || [[ $__r_status == 1 && ${__repltool[code]} == *'=('* ]]; then
+    # These are what bash ends with at a syntax error, but not only then.
+    builtin local LC_ALL=C
     __repltool_find_syntax_error __r_exception "${__repltool[source]:-${__repltool[code]}}"
   fi
   __repltool[exit]=$__r_status __repltool[code]= __repltool[source]=
+  builtin trap __repltool_note_interrupt INT
   ((__r_status)) && __repltool_done false "$__r_exception" "$__r_status" || __repltool_done true null 0
 }
 
-# What the driver calls must be what it believes it is. Functions `builtin` and `exec` of the user's are taken away
-# meanwhile: in POSIX mode no function hides `unset`.
+# What the driver calls must be what it believes it is.
 __repltool_check_builtins() {
-  [[ ${__repltool[n]@a} == A ]] || __repltool_leave 70
-  __repltool[builtin]=
-  __repltool_is_sound && builtin return
-  builtin local __r_options __r_option
-  __r_options=$BASHOPTS
-  __repltool[builtin]=$(POSIXLY_CORRECT=1 && unset -f declare && declare -f builtin; declare -f exec)
+  __repltool[builtin]= __repltool[probe]=
+  builtin enable builtin compgen declare enable eval exec exit kill local printf read return set shopt source test \
+    trap ulimit unset
+  builtin printf -v '__repltool[probe]' sound
+  [[ ${__repltool[probe]}${__repltool[n]@a} == soundA ]] && ! builtin declare -F builtin && ! builtin declare -F exec ||
+    __repltool_reclaim_builtins
+}
+
+# Takes functions `builtin` and `exec` of the user's away meanwhile: in POSIX mode no function hides `unset`.
+__repltool_reclaim_builtins() {
+  [[ -z ${__repltool[builtin]} && ${__repltool[n]@a} == A ]] || __repltool_leave 70
+  __repltool[shopts]=:$BASHOPTS:
+  __repltool[defined]=$(POSIXLY_CORRECT=1 && unset -f declare && declare -f builtin; declare -f exec)
   POSIXLY_CORRECT=1
   unset -f builtin exec
   builtin unset -v POSIXLY_CORRECT
-  for __r_option in inherit_errexit expand_aliases; do
-    [[ :$__r_options: == *:$__r_option:* ]] && builtin shopt -s "$__r_option" || builtin shopt -u "$__r_option"
-  done
-  __repltool_is_sound || __repltool_leave 70
-}
-
-__repltool_is_sound() {
+  [[ ${__repltool[shopts]} == *:inherit_errexit:* ]] || builtin shopt -u inherit_errexit
+  [[ ${__repltool[shopts]} == *:expand_aliases:* ]] || builtin shopt -u expand_aliases
   __repltool[probe]=
-  builtin enable builtin compgen declare enable eval exec exit kill local printf read return set shopt source trap \
-    ulimit unset
   builtin printf -v '__repltool[probe]' sound
-  [[ ${__repltool[probe]} == sound ]] && ! builtin declare -F builtin && ! builtin declare -F exec
+  [[ ${__repltool[probe]} == sound ]] && ! builtin declare -F builtin || __repltool_leave 70
+  __repltool[builtin]=${__repltool[defined]}
 }
 
 __repltool_put_by_options() {
@@ -124,7 +125,7 @@ __repltool_put_by_options() {
     [[ :$BASHOPTS: != *:$__r_name:* ]] || __r_names+=("$__r_name") __r_back+="\\builtin shopt -s $__r_name"$'\n'
   done
   ((!${#__r_names[@]})) || builtin shopt -u "${__r_names[@]}"
-  for __r_name in posix vi emacs; do
+  for __r_name in posix vi emacs; do # editing keeps bash from running PROMPT_COMMAND
     if [[ :$SHELLOPTS: == *:$__r_name:* ]]; then
       builtin set +o "$__r_name"
       __r_back+="\\builtin set -o $__r_name"$'\n'
@@ -141,26 +142,24 @@ __repltool_put_by_options() {
   __repltool[back]=$__r_back __repltool[flags]=$__r_flags
 }
 
-__repltool_put_by_variables() {
+__repltool_put_by_prompt_command() {
+  builtin local REPLY
   [[ ${PROMPT_COMMAND@a} != *r* ]] || __repltool_leave 70
-  [[ ${PS1@a} == *r* ]] || __repltool[PS1]=${PS1-} PS1=
-  if [[ -n ${PROMPT_COMMAND[@]+set} ]]; then
-    builtin local REPLY
-    builtin declare -p PROMPT_COMMAND >&246
-    __repltool_take_back
-    [[ $REPLY != *=* ]] || __repltool[back]+="PROMPT_COMMAND=${REPLY#*=}"$'\n'
-    builtin unset -v PROMPT_COMMAND
-  fi
-  PROMPT_COMMAND=$__repltool_cycle
+  builtin declare -p PROMPT_COMMAND >&246
+  __repltool_take_back
+  [[ $REPLY != *=* ]] || __repltool[back]+="PROMPT_COMMAND=${REPLY#*=}"$'\n'
+  builtin unset -v PROMPT_COMMAND
 }
 
-# What `end` has written: the traps that the user had.
 __repltool_put_by_traps() {
   builtin local REPLY
   __repltool_take_back
   REPLY=${REPLY/"trap -- '\\__repltool_failed \"\$?\"' ERR"$'\n'}
-  [[ -z $REPLY ]] || REPLY=$(__repltool_quote_traps)$'\n'
-  __repltool[traps]=$REPLY
+  if [[ -n $REPLY ]]; then
+    builtin trap '' INT
+    __repltool[traps]=$(__repltool_quote_traps)$'\n'
+    builtin trap __repltool_note_interrupt INT
+  fi
 }
 
 # Writes the commands of REPLY so that no function `trap` of the user's comes between.

@@ -29,15 +29,16 @@ __repltool_define() {
   PATH=/nonexistent
   builtin set -r
   builtin enable -n : . '[' alias bg bind break caller cd command compgen complete compopt continue dirs disown echo \
-    enable exec exit export false fc fg getopts hash help history jobs kill let local logout mapfile popd pushd pwd read \
-    readarray readonly return set shift shopt source suspend test times trap true type typeset ulimit umask unalias \
-    unset wait
+    enable exec exit export false fc fg getopts hash help history jobs kill let local logout mapfile popd pushd pwd \
+    read readarray readonly return set shift shopt source suspend test times trap true type typeset ulimit umask \
+    unalias unset wait
   builtin eval "${__repltool[wrapped]:LINENO=0,0}"
-  builtin printf '\n%s %s' "$?" "$(builtin declare -F __repltool_defined >&240 && builtin printf defined || builtin printf undefined)"
+  builtin printf '\n%s ' "$?"
+  builtin declare -F __repltool_defined >&240 && builtin printf defined
 }
 
 __repltool_find_syntax_error() { # VARIABLE CODE: an exception, if the code that has failed cannot be parsed
-  builtin local LC_ALL=C __r_message
+  builtin local __r_message
   __repltool_is_complete "$2" && builtin return
   __repltool_quote __r_message "${__repltool[message]:0:4096}"
   builtin printf -v "$1" %s "{\"name\":\"SyntaxError\",\"message\":$__r_message,\"traceback\":[$__r_message]}"

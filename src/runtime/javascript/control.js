@@ -12,6 +12,7 @@ const { Pipe, constants } = process.binding('pipe_wrap');
 const readStart = p.uncurry(Pipe.prototype.readStart);
 const readStop = p.uncurry(Pipe.prototype.readStop);
 const setBlocking = p.uncurry(Pipe.prototype.setBlocking);
+const useUserBuffer = p.uncurry(Pipe.prototype.useUserBuffer);
 
 const HEADER = 8;
 const MAX_FRAME = 65536;
@@ -20,6 +21,9 @@ const EX_PROTOCOL = 76;
 class Control {
   #fd;
   #pipe = new Pipe(constants.SOCKET);
+  // What Node reads goes here. No byte of JSON is 0, so the rest of it shows how much that was, even if the termination
+  // of JavaScript has ended the callback.
+  #arrived = new p.Uint8Array(MAX_FRAME);
   #inbox = new p.Uint8Array(0);
   #oldest = null; // unacknowledged messages, in order
   #newest = null;
@@ -41,9 +45,9 @@ class Control {
     this.#onMessage = onMessage;
     this.#keep(frameOf(ready));
     if (this.#pipe.open(fd) !== 0) p.reallyExit(EX_PROTOCOL);
-    this.#pipe.onread = (bytes) => {
-      if (bytes === undefined) p.reallyExit(0);
-      this.#append(new p.Uint8Array(bytes));
+    useUserBuffer(this.#pipe, this.#arrived);
+    this.#pipe.onread = () => {
+      if (!this.#takeArrived()) p.reallyExit(0);
       this.#serveGuarded();
     };
     this.#pipe.unref(); // else `process._getActiveHandles` would show it
@@ -63,6 +67,7 @@ class Control {
 
   // Serves what has been read, until an execution pauses it.
   serve() {
+    this.#takeArrived();
     while (!this.#paused) {
       const message = this.#postponed ?? this.#next();
       if (message === null) return;
@@ -191,6 +196,15 @@ class Control {
     } catch {
       return p.reallyExit(EX_PROTOCOL);
     }
+  }
+
+  #takeArrived() {
+    const end = p.indexOfByte(this.#arrived, 0);
+    const size = end < 0 ? this.#arrived.length : end;
+    if (size === 0) return false;
+    this.#append(p.sliceBytes(this.#arrived, 0, size));
+    p.fillBytes(this.#arrived, 0, 0, size);
+    return true;
   }
 
   #append(bytes) {

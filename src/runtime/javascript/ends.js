@@ -3,6 +3,7 @@
 
 const p = load('primordials');
 const errors = load('errors');
+const { STOP } = load('evaluator');
 const streams = load('streams');
 
 const { SIGINT } = require('os').constants.signals;
@@ -64,6 +65,8 @@ function onUncaught(error, fromPromise) {
   if (!captured) captureUncaught((it) => handle(it, fromPromise));
   try {
     return p.apply(fatal, process, [error, fromPromise]);
+  } catch {
+    return true; // user code has broken what Node does before it asks us
   } finally {
     if (!captured) captureUncaught(null);
   }
@@ -82,6 +85,7 @@ function handle(error, fromPromise) {
 }
 
 function tell(error, fromPromise) {
+  if (error === STOP) return;
   const text = (fromPromise ? reasonOf(error) : null) ?? errors.print(error);
   streams.warn(`Uncaught ${fromPromise ? '(in promise) ' : ''}${text}`);
 }

@@ -5,16 +5,27 @@
 const { Session } = require('inspector');
 const p = load('primordials');
 const { fault } = load('fault');
+const redeclare = load('redeclare');
+
+// From Node 22 on, V8 calls us in the middle of a garbage collection, and aborts, when it collects a promise that the
+// inspector waits for. So such promises are kept until they settle.
+const { promiseHooks } = p.Number.parseInt(process.versions.node, 10) > 20 ? require('v8') : {};
+const onInit = promiseHooks?.onInit;
 
 const post = p.uncurry(Session.prototype.post);
 const GROUP = 'execution';
-// Of a promise that was collected nothing will ever come, so it is waited for as for any that never settles.
-const HARMLESS = ['Execution was terminated', 'Promise was collected', 'Execution context was destroyed'];
+const MAX_TRIES = 20;
+const STOP = { __proto__: null };
+// What V8 says of code that was terminated; the second is how Node 22 puts it.
+const TERMINATED = ['Execution was terminated', 'Internal error'];
+const HARMLESS = ['Promise was collected', 'Execution context was destroyed'];
 
 class Evaluator {
   #session = new Session();
+  #terminated = false;
   #receiver; // the inspector's name of a function that takes a value
   #received;
+  #pending = new Set();
   #holds = false; // whether the inspector keeps values for us
 
   constructor() {
@@ -32,8 +43,11 @@ class Evaluator {
   // called back if the code was terminated.
   evaluate(code, name, callback) {
     const expression = `${code}\n//# sourceURL=${name}`;
+    this.#terminated = false;
     const parameters = { expression, replMode: true, awaitPromise: true, objectGroup: GROUP, silent: true };
+    const pending = this.#keepPromise();
     this.#post('Runtime.evaluate', parameters, (error, answer) => {
+      p.deleteFrom(this.#pending, pending);
       if (error !== null) return this.#lost(error);
       if (!p.hasOwn(answer, 'exceptionDetails')) {
         return callback({ threw: false, value: this.#fetch(answer.result), details: null });
@@ -42,6 +56,43 @@ class Evaluator {
       const details = isFoundByParser(answer.exceptionDetails) ? { name, code, line, column } : null;
       return callback({ threw: true, value: this.#fetch(exception), details });
     });
+    pending?.stop();
+  }
+
+  // Keeps the next promise that is made: that of the code which is about to run.
+  #keepPromise() {
+    if (onInit === undefined) return undefined;
+    const pending = { promise: null, stop: null };
+    pending.stop = onInit((promise) => {
+      pending.promise ??= promise;
+      pending.stop();
+    });
+    p.addTo(this.#pending, pending);
+    return pending;
+  }
+
+  // The same, for code that may declare what exists as another kind: nothing of it has run when V8 finds that.
+  evaluateAgain(code, name, callback) {
+    let first = null; // what V8 says of the code as it came
+    let tries = MAX_TRIES;
+    const attempt = (text) => {
+      this.evaluate(text, name, (outcome) => {
+        const conflict = outcome.details === null ? null : redeclare.nameOf(outcome.value);
+        const other = conflict === null ? null : redeclare.rewrite(text, conflict, this.#isLexical(conflict));
+        first ??= outcome;
+        tries -= 1;
+        if (other !== null && tries > 0) attempt(other);
+        else callback(conflict === null ? outcome : first);
+      });
+    };
+    attempt(code);
+  }
+
+  // Whether a name was declared by `let`, `const` or `class`.
+  #isLexical(name) {
+    const { names } = this.ask('Runtime.globalLexicalScopeNames', {});
+    for (let at = 0; at < names.length; at += 1) if (names[at] === name) return true;
+    return false;
   }
 
   // {remote, value} of an expression without side effects that takes at most `timeout` milliseconds; else null.
@@ -54,10 +105,20 @@ class Evaluator {
     return { remote: answer.result, value };
   }
 
-  // Ends the JavaScript that calls this, whatever it does.
+  // Ends the JavaScript that calls this, whatever it does. V8 refuses a second time until all of it has returned; what
+  // is thrown then can be caught.
   terminate() {
-    this.#post('Runtime.terminateExecution', undefined, () => {});
-    for (;;);
+    let refused = false;
+    this.#post('Runtime.terminateExecution', undefined, (error) => {
+      refused = error !== null;
+    });
+    while (!refused);
+    throw STOP;
+  }
+
+  // Whether the last evaluation was terminated. Until the event loop has its turn nothing else can be.
+  get wasTerminated() {
+    return this.#terminated;
   }
 
   // The inspector keeps what it has described until it is told.
@@ -103,11 +164,15 @@ class Evaluator {
   }
 
   #lost(error) {
-    for (let at = 0; at < HARMLESS.length; at += 1) {
-      if (p.indexOf(error.message, HARMLESS[at]) >= 0) return;
-    }
-    fault();
+    this.#terminated = isAbout(error, TERMINATED);
+    // Of a promise that was collected nothing will ever come, so it is waited for as for any that never settles.
+    if (!this.#terminated && !isAbout(error, HARMLESS)) fault();
   }
+}
+
+function isAbout({ message }, phrases) {
+  for (let at = 0; at < phrases.length; at += 1) if (p.indexOf(message, phrases[at]) >= 0) return true;
+  return false;
 }
 
 // Node 18 keeps methods that the session calls on itself where user code could replace them.
@@ -131,3 +196,4 @@ function primitive(remote) {
 }
 
 exports.Evaluator = Evaluator;
+exports.STOP = STOP;

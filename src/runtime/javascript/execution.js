@@ -13,6 +13,7 @@ const { Interrupts } = load('interrupts');
 const { Evaluator } = load('evaluator');
 const { orFault } = load('fault');
 const report = load('report');
+const belated = load('belated');
 const streams = load('streams');
 const stdin = load('stdin');
 const ends = load('ends');
@@ -29,14 +30,15 @@ class Runner {
   #run = null;
 
   constructor(control, interrupts, ready) {
-    this.#interrupts = new Interrupts(interrupts, () => this.#onInterrupt());
+    this.#interrupts = new Interrupts(interrupts, (wanted) => this.#onAnswer(wanted));
     this.#control = new Control(control, ready, this.#interrupts, (message) => this.#onMessage(message));
     setInterval(() => {}, KEEP_ALIVE_MS);
   }
 
   // Prepares what user code finds, and begins to serve.
   serve() {
-    streams.install();
+    streams.install(this.#interrupts);
+    belated.install((isNobodys) => this.#own(isNobodys));
     modules.install();
     ends.install((code) => this.#exit(code));
     display.install((data, metadata) => this.#display(data, metadata));
@@ -62,6 +64,7 @@ class Runner {
       this.#finish(report.interrupted(), p.monotonic());
       return;
     }
+    belated.beginExecution();
     stdin.beginExecution(message.stdin);
     this.#interrupts.open();
     this.#start(run, code);
@@ -72,16 +75,16 @@ class Runner {
   // Runs the imports of the code, if it has some, and then the code.
   #start(run, code) {
     const { prologue, body } = modules.prepare(code);
-    const main = () => this.#evaluator.evaluate(body, `<cell:${run.count}>`, (outcome) => this.#settle(run, outcome));
+    const main = () => this.#evaluator.evaluateAgain(body, `<cell:${run.count}>`, (outcome) => this.#settle(run, outcome));
     if (prologue === null) {
       main();
     } else {
-      this.#evaluator.evaluate(prologue, `${here}imports`, (outcome) => {
+      this.#evaluator.evaluateAgain(prologue, `${here}imports`, (outcome) => {
         if (outcome.threw) this.#settle(run, outcome);
         else main();
       });
     }
-    ends.runTicks();
+    if (!this.#evaluator.wasTerminated) ends.runTicks();
   }
 
   // Takes note of how the code ended. Rejections of the same moment are reported first, hence the turn of the loop.
@@ -135,6 +138,7 @@ class Runner {
     const { n } = this.#run;
     this.#run = null;
     this.#interrupts.end();
+    belated.endExecution();
     stdin.endExecution();
     this.#control.done(n, `${fields},"end_ns":${endNs}`);
     this.#control.resume();
@@ -146,19 +150,16 @@ class Runner {
     if (this.#run === null) this.#interrupts.open();
   }
 
-  // Masked.
-  #onInterrupt() {
-    if (this.#run === null) {
-      this.#interrupts.disregard();
-      return;
-    }
-    this.#finish(report.interrupted(), p.monotonic());
-    this.#control.serve();
+  // Masked. What a termination has kept from being served is served now.
+  #onAnswer(wanted) {
+    if (wanted && this.#run !== null) this.#finish(report.interrupted(), p.monotonic());
+    else if (wanted) this.#interrupts.disregard();
+    if (this.#run === null) this.#control.serve();
   }
 
   #exit(code) {
     const run = this.#run;
-    if (run !== null) {
+    if (run !== null && run.outcome?.exit === undefined) {
       run.outcome = { exit: code };
       this.#concludeSoon(run);
     }
@@ -171,19 +172,28 @@ class Runner {
 
   // Shows JSON texts at their place in the output. Returns false if they are too large.
   #display(data, metadata) {
+    belated.settleOwner();
     const within = this.#interrupts.maskWithin();
     const n = this.#run === null ? 0 : this.#run.n;
     const number = this.#control.sendReliable('display', `"n":${n},"data":${data},"metadata":${metadata}`, MAX_DISPLAY);
     if (number > 0) this.#control.waitFor(number);
-    if (within) this.#interrupts.open();
+    this.#interrupts.openWithin(within);
     return number > 0;
+  }
+
+  // Tells whose output comes next.
+  #own(isNobodys) {
+    const within = this.#interrupts.maskWithin();
+    const n = isNobodys || this.#run === null ? 0 : this.#run.n;
+    this.#control.waitFor(this.#control.sendReliable('owner', `"n":${n}`));
+    this.#interrupts.openWithin(within);
   }
 
   #ask(prompt, password) {
     const within = this.#interrupts.maskWithin();
     const n = this.#run === null ? 0 : this.#run.n;
     this.#control.waitFor(this.#control.sendReliable('input_request', `"n":${n},"prompt":${prompt},"password":${password}`));
-    if (within) this.#interrupts.open();
+    this.#interrupts.openWithin(within);
   }
 }
 

@@ -169,6 +169,8 @@ function optionsOf(attributes) {
   return `{ with: { ${text}} }`;
 }
 
+// The tree of code; null if it cannot be parsed.
+exports.parse = parse;
 function parse(code) {
   try {
     return acornParse(code, OPTIONS);

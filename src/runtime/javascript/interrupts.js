@@ -20,18 +20,20 @@ const { load: read, store, compareExchange, notify, wait } = Atomics;
 // The method by which Node hands a message to a port. Ours does without the events, which user code could break.
 const DISPATCH = Symbol.for('nodejs.internal.kHybridDispatch');
 const FENCE_MS = 5000;
+const YIELD_MS = 10;
 
 class Interrupts {
   #words = new Int32Array(new SharedArrayBuffer(4 * WORDS));
   #port;
   #postMessage;
+  #early = false; // whether an interrupt came that may be for an execution which is still in the socket
 
-  // `onInterrupt` is called, masked, when what runs is to end.
-  constructor(fd, onInterrupt) {
+  // `onAnswer` is called, masked, after each message of the watcher, and told whether what runs is to end.
+  constructor(fd, onAnswer) {
     const { port1, port2 } = new MessageChannel();
     this.#port = port1;
     this.#postMessage = p.uncurry(port1.postMessage);
-    port1.onmessage = () => this.#answer(onInterrupt);
+    port1.onmessage = () => this.#answer(onAnswer);
     if (typeof port1[DISPATCH] === 'function') {
       p.define(port1, DISPATCH, { __proto__: null, value: port1.onmessage });
     }
@@ -51,7 +53,7 @@ class Interrupts {
   // Begins an execution. Returns whether an interrupt is here for it already.
   begin() {
     store(this.#words, RUNNING, 1);
-    return read(this.#words, WANTED) === 1;
+    return this.#early || read(this.#words, WANTED) === 1;
   }
 
   // Ends an execution: what interrupts came so far were for it.
@@ -70,13 +72,19 @@ class Interrupts {
     return compareExchange(this.#words, STATE, OPEN, MASKED) === OPEN;
   }
 
-  // Begins driver code that user code has called. Returns whether it is in order to call `open` in the end; it is not
-  // if driver code has called user code which calls driver code.
+  // Begins driver code that user code has called. The result is for `openWithin`: masked code may be within such.
   maskWithin() {
     for (;;) {
       const state = compareExchange(this.#words, STATE, OPEN, MASKED);
       if (state === OPEN || state === MASKED) return state === OPEN;
     }
+  }
+
+  // Ends what `maskWithin` has begun. A program that does little else would hardly ever be found open, so it waits.
+  openWithin(within) {
+    if (!within) return;
+    this.open();
+    if (read(this.#words, WANTED) === 1) wait(this.#words, STATE, OPEN, YIELD_MS);
   }
 
   // Makes sure that no interrupt that was sent before this call ends anything.
@@ -91,28 +99,31 @@ class Interrupts {
   }
 
   // A termination that was ordered before it read KILLING would have ended this in the last loop.
-  #answer(onInterrupt) {
+  #answer(onAnswer) {
     while (read(this.#words, STATE) === ORDERING);
     if (read(this.#words, STATE) === KILLING) {
       for (let turns = 0; turns < 3; turns += 1) read(this.#words, STATE);
       compareExchange(this.#words, STATE, KILLING, OPEN);
     }
     if (!this.mask()) return;
-    if (read(this.#words, WANTED) === 1) orFault(onInterrupt);
+    orFault(() => onAnswer(read(this.#words, WANTED) === 1));
     this.open();
   }
 
-  // Forgets an interrupt that came while nothing ran. An execution that is still in the socket may be meant, so the
-  // event loop has its turn first.
+  // Takes note of an interrupt that came while nothing ran. An execution that is still in the socket may be meant, so the
+  // event loop has its turn before it is forgotten.
   disregard() {
+    this.#answered();
+    this.#early = true;
     p.setImmediate(() => {
       p.setImmediate(() => {
-        if (read(this.#words, RUNNING) === 0) this.#answered();
+        this.#early = false;
       });
     });
   }
 
   #answered() {
+    this.#early = false;
     store(this.#words, WANTED, 0);
     notify(this.#words, WANTED);
   }

@@ -16,6 +16,7 @@ const OLDEST: u32 = 18;
 pub const FILES: &[(&str, &[u8])] = &[
     ("/run/repltool/driver.js", include_bytes!("driver.js")),
     ("/run/repltool/vendor/acorn.js", include_bytes!("vendor/acorn.js")),
+    ("/run/repltool/belated.js", include_bytes!("belated.js")),
     ("/run/repltool/control.js", include_bytes!("control.js")),
     ("/run/repltool/display.js", include_bytes!("display.js")),
     ("/run/repltool/ends.js", include_bytes!("ends.js")),
@@ -28,6 +29,7 @@ pub const FILES: &[(&str, &[u8])] = &[
     ("/run/repltool/modules.js", include_bytes!("modules.js")),
     ("/run/repltool/primordials.js", include_bytes!("primordials.js")),
     ("/run/repltool/query.js", include_bytes!("query.js")),
+    ("/run/repltool/redeclare.js", include_bytes!("redeclare.js")),
     ("/run/repltool/report.js", include_bytes!("report.js")),
     ("/run/repltool/stdin.js", include_bytes!("stdin.js")),
     ("/run/repltool/streams.js", include_bytes!("streams.js")),

@@ -44,6 +44,9 @@ exports.Number = Number;
 exports.Error = Error;
 exports.Uint8Array = Uint8Array;
 exports.subarray = uncurry(Uint8Array.prototype.subarray);
+exports.sliceBytes = uncurry(Uint8Array.prototype.slice);
+exports.fillBytes = uncurry(Uint8Array.prototype.fill);
+exports.indexOfByte = uncurry(Uint8Array.prototype.indexOf);
 exports.setBytes = uncurry(Uint8Array.prototype.set);
 exports.then = uncurry(Promise.prototype.then);
 
@@ -69,3 +72,5 @@ exports.endsWith = uncurry(String.prototype.endsWith);
 exports.trimStart = uncurry(String.prototype.trimStart);
 exports.Object = Object;
 exports.global = globalThis;
+exports.addTo = uncurry(Set.prototype.add);
+exports.deleteFrom = uncurry(Set.prototype.delete);

@@ -7,6 +7,7 @@
 const { Console } = require('console');
 const { Writable } = require('stream');
 const p = load('primordials');
+const belated = load('belated');
 const { Pipe, constants } = process.binding('pipe_wrap');
 const setBlocking = p.uncurry(Pipe.prototype.setBlocking);
 
@@ -18,9 +19,21 @@ class Output extends Writable {
     this._isStdio = true;
   }
 
+  // Termination in the middle would leave the stream waiting for the end of this write for ever.
+  write(chunk, encoding, callback) {
+    const within = guard.maskWithin();
+    try {
+      return super.write(chunk, encoding, callback);
+    } finally {
+      guard.openWithin(within);
+    }
+  }
+
   _write(chunk, encoding, done) {
     try {
-      writeWhole(this.fd, typeof chunk === 'string' ? bytesOf(chunk, encoding) : chunk);
+      const bytes = typeof chunk === 'string' ? bytesOf(chunk, encoding) : chunk;
+      belated.settleOwner();
+      writeWhole(this.fd, bytes);
       done();
     } catch (error) {
       done(error);
@@ -30,6 +43,7 @@ class Output extends Writable {
 
 const bytesOf = (text, encoding) => (encoding === 'utf8' || encoding === 'utf-8' ? p.encode(text) : Buffer.from(text, encoding));
 
+let guard; // keeps interrupts away (interrupts.js)
 const pipes = { __proto__: null };
 
 // Writes all of the bytes, whatever full pipes and a non-blocking mode do to the call.
@@ -77,13 +91,18 @@ function offer(name, fd) {
 
 // What a console needs of a stream, done by whatever is that stream at the moment.
 const current = (name) => ({
+  get _writableState() {
+    return process[name]._writableState;
+  },
   write: (...args) => process[name].write(...args),
   on: (...args) => process[name].on(...args),
   once: (...args) => process[name].once(...args),
+  listenerCount: (...args) => process[name].listenerCount(...args),
   removeListener: (...args) => process[name].removeListener(...args),
 });
 
-exports.install = () => {
+exports.install = (interrupts) => {
+  guard = interrupts;
   offer('stdout', 1);
   offer('stderr', 2);
   // Node's own console also tells V8's, which would keep what was printed.

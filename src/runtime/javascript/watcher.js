@@ -12,6 +12,7 @@ const { MASKED, OPEN, KILLING, ORDERING, STATE, WANTED, FENCE, FENCED, RUNNING }
 const PATIENCE_RUNNING_MS = 4;
 const PATIENCE_IDLE_MS = 50;
 const ASK_AGAIN_MS = 2;
+const ASKS_PER_TERMINATION = 12;
 
 const { fd, words, port } = workerData;
 
@@ -20,9 +21,9 @@ function interrupt() {
   port.postMessage(null);
   let patience = Atomics.load(words, RUNNING) === 1 ? PATIENCE_RUNNING_MS : PATIENCE_IDLE_MS;
   let session = null;
-  while (Atomics.wait(words, WANTED, 1, patience) === 'timed-out' && !fenceWanted()) {
+  for (let asks = 0; Atomics.wait(words, WANTED, 1, patience) === 'timed-out' && !fenceWanted(); asks += 1) {
     session ??= connect();
-    terminate(session);
+    if (asks % ASKS_PER_TERMINATION === 0) asks = terminate(session) ? 0 : -1;
     port.postMessage(null);
     patience = ASK_AGAIN_MS;
   }
@@ -35,12 +36,14 @@ function connect() {
   return session;
 }
 
+// Returns false if the main thread is in the driver's code, which will soon be over.
 function terminate(session) {
   const before = Atomics.load(words, STATE);
-  if (before !== OPEN && before !== KILLING) return;
-  if (Atomics.compareExchange(words, STATE, before, ORDERING) !== before) return;
+  if (before !== OPEN && before !== KILLING) return false;
+  if (Atomics.compareExchange(words, STATE, before, ORDERING) !== before) return false;
   session.post('Runtime.terminateExecution');
   Atomics.store(words, STATE, KILLING);
+  return true;
 }
 
 function fenceWanted() {

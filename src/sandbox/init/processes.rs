@@ -11,7 +11,7 @@ use crate::sandbox::init_link::Outcome;
 
 /// How often `kill_rest` looks for processes that were forked meanwhile. Two suffice unless something forks on purpose.
 const MAX_ROUNDS: usize = 32;
-/// How often, a millisecond apart, `kill_rest` looks whether what it killed is dead.
+/// How often, a millisecond apart, `kill_rest` looks whether anything lives, and kills that.
 const DEATH_ROUNDS: usize = 250;
 /// How often, a millisecond apart, it is looked whether a sleeper that was woken has run.
 const WAKE_ROUNDS: usize = 250;
@@ -35,13 +35,26 @@ pub(super) struct Sleeper {
 }
 
 impl Processes {
-    /// Stops everything but the program before it kills anything, so that nothing can fork in answer to a sibling's death.
-    /// `spared` are our own.
+    /// Kills everything but the program and waits, for some time at most, until it is dead: a signal is sent before it is
+    /// obeyed. `spared` are our own.
     pub(super) fn kill_rest(&self, spared: &[Pid]) -> Outcome {
+        for _ in 0..DEATH_ROUNDS {
+            match self.stop_and_kill(spared) {
+                None => return Outcome::Void,
+                Some(0) => break,
+                Some(_) => pause(),
+            }
+        }
+        Outcome::Delivered
+    }
+
+    /// Stops everything before it kills anything, so that nothing can fork in answer to a sibling's death. Says how many
+    /// were alive; `None` where there is no way to see them.
+    fn stop_and_kill(&self, spared: &[Pid]) -> Option<usize> {
         let mut stopped = BTreeSet::new();
         for _ in 0..MAX_ROUNDS {
-            let Some(others) = self.others(spared) else { return Outcome::Void };
-            let fresh: Vec<Pid> = others.into_iter().filter(|pid| stopped.insert(pid.as_raw_nonzero())).collect();
+            let living = self.others(spared)?.into_iter().filter(|pid| self.lives(*pid));
+            let fresh: Vec<Pid> = living.filter(|pid| stopped.insert(pid.as_raw_nonzero())).collect();
             if fresh.is_empty() {
                 break;
             }
@@ -50,11 +63,15 @@ impl Processes {
                 let _ = kill_process(pid, Signal::STOP);
             }
         }
-        for pid in stopped.into_iter().filter_map(|pid| Pid::from_raw(pid.get())) {
+        for pid in stopped.iter().filter_map(|pid| Pid::from_raw(pid.get())) {
             let _ = kill_process(pid, Signal::KILL);
         }
-        self.wait_for_deaths(spared);
-        Outcome::Delivered
+        Some(stopped.len())
+    }
+
+    /// A dead child of the program stays listed until the program asks for it.
+    fn lives(&self, pid: Pid) -> bool {
+        self.stat(&pid.as_raw_nonzero().to_string()).is_some_and(|stat| !matches!(stat.state, b'Z' | b'X'))
     }
 
     /// Sends SIGINT to the members of the program's process group but the program.
@@ -94,20 +111,6 @@ impl Processes {
             // Even who runs already may need a moment to find out.
             pause();
             left.retain(|sleeper| awake(sleeper) && self.runs(&sleeper.path) <= sleeper.runs);
-        }
-    }
-
-    /// A signal is sent before it is obeyed: waits, for some time at most, until nobody but init and the program lives.
-    fn wait_for_deaths(&self, spared: &[Pid]) {
-        // A dead child of the program stays listed until the program asks for it.
-        let lives = |pid: Pid| {
-            self.stat(&pid.as_raw_nonzero().to_string()).is_some_and(|stat| !matches!(stat.state, b'Z' | b'X'))
-        };
-        for _ in 0..DEATH_ROUNDS {
-            if !self.others(spared).is_some_and(|others| others.into_iter().any(lives)) {
-                return;
-            }
-            pause();
         }
     }
 

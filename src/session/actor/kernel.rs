@@ -105,13 +105,14 @@ impl Actor {
         self.lose_file_asks();
         tracing::info!(?status, out_of_memory = exited.out_of_memory, limit = ?exited.limit, "interpreter lost");
         let waiting = self.book.lose();
+        // Begun by the actor's next turn, but known to all before the end is told: nobody finds the session idle between.
+        self.begin_boot();
         self.lose_running(status, used, exited);
         for ticket in waiting {
             let why = super::running::state_lost("the interpreter was lost before it ran");
             self.end_unrun(ticket.id, ticket.job, why);
         }
         drop(kernel);
-        self.begin_boot();
         self.publish();
     }
 

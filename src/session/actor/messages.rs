@@ -24,7 +24,8 @@ impl Actor {
             return;
         }
         self.count_kept(weight);
-        let id = self.running.as_ref().map(|running| running.id.clone());
+        let owner = self.running.as_ref().filter(|running| !running.is_nobodys);
+        let id = owner.map(|running| running.id.clone());
         self.store_message(m, Event::Display { id, data, metadata });
     }
 

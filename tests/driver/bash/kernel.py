@@ -14,6 +14,10 @@ from pathlib import Path
 DRIVER = Path(__file__).resolve().parents[3] / "src/runtime/bash/driver.bash"
 BASH = os.environ.get("DRIVER_BASH", "/usr/bin/bash")
 DEADLINE = 10
+COMPLAINTS = (
+    b"bash: cannot set terminal process group (-1): Inappropriate ioctl for device\n"
+    b"bash: no job control in this shell\n"
+)
 
 
 class Collected:
@@ -44,6 +48,11 @@ class Collected:
         with self._news:
             if not self._news.wait_for(lambda: holds(self.data), DEADLINE):
                 raise AssertionError(f"{message}, but {self.data!r}")
+
+    def drop_complaints(self):
+        """Of bash, that there is no terminal; a gateway throws away all that comes before `ready`."""
+        self.wait_until(lambda data: data == COMPLAINTS)
+        self.data = b""
 
     def finish(self):
         self._thread.join(DEADLINE)
@@ -127,7 +136,7 @@ class Kernel:
     def interrupt_until_done(self):
         """Bash drops a SIGINT while it waits for a program that ends by itself just then, so one is not always enough."""
         self.interrupt()
-        while not select.select([self.control], [], [], 0.5)[0]:
+        while not select.select([self.control], [], [], 0.1)[0]:
             self.interrupt()
         return self.done()
 
@@ -174,8 +183,7 @@ class DriverCase(unittest.TestCase):
         self.assertEqual((ready["t"], ready["m"]), ("ready", 1), kernel.stderr.text())
         if acknowledge:
             kernel.send(t="ack", m=1)
-        kernel.stderr.wait_for("no job control in this shell\n")  # which a gateway throws away, as all before `ready`
-        kernel.stderr.data = b""
+        kernel.stderr.drop_complaints()
         return kernel
 
     def status(self, code, **options):
@@ -188,13 +196,18 @@ class DriverCase(unittest.TestCase):
         """Runs code that ends with this status; returns what it wrote to standard output and to standard error."""
         before = len(self.kernel.stdout.text()), len(self.kernel.stderr.text())
         self.assertEqual(self.status(code, **options), status, self.kernel.stderr.text())
+        mark = self.settle()
+        texts = self.kernel.stdout.text()[before[0] :], self.kernel.stderr.text()[before[1] :]
+        return tuple(text.partition(mark)[0] for text in texts)
+
+    def settle(self):
+        """Waits until all that has been written is here; returns the mark that follows it."""
         self.marks += 1
         mark = f"[mark {self.marks}]"
         self.kernel.execute(f"/usr/bin/printf '{mark}'; /usr/bin/printf '{mark}' >&2")
         self.kernel.stdout.wait_for(mark)
         self.kernel.stderr.wait_for(mark)
-        texts = self.kernel.stdout.text()[before[0] :], self.kernel.stderr.text()[before[1] :]
-        return tuple(text.partition(mark)[0] for text in texts)
+        return mark
 
     def assert_usable(self):
         self.assertEqual(self.output("echo usable"), ("usable\n", ""))

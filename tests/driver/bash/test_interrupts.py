@@ -93,7 +93,7 @@ class Interrupts(DriverCase):
         for _ in range(3):
             done = self.interrupted("stop=; echo go; while [[ -z $stop ]]; do sleep 0.01; done; echo after")
             self.assertTrue(done["success"], done)
-        self.assertEqual(self.kernel.stdout.text(), "go\ncaught\nafter\n" * 3)
+        self.kernel.stdout.wait_for("go\ncaught\nafter\n" * 3)
         self.assertEqual(self.output("trap -p INT")[0], "trap -- 'echo caught; stop=1' SIGINT\n")
         self.kernel.execute("trap - INT")
         self.assert_interrupted(self.interrupted("echo go; sleep 60"))
@@ -104,6 +104,7 @@ class Interrupts(DriverCase):
         self.kernel.stdout.wait_for("go\n")
         self.kernel.interrupt()
         self.assertTrue(self.kernel.done()["success"])
+        self.kernel.stdout.wait_for("end\n")
         self.assertEqual(self.output("trap")[0], "trap -- '' SIGINT\n")
         self.kernel.execute("trap - INT")
         self.assert_interrupted(self.interrupted("echo go; sleep 60"))

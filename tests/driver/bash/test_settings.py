@@ -1,5 +1,7 @@
 """Settings of the user's that change what the shell does: the driver must not be hurt, and must not show."""
 
+import contextlib
+
 from kernel import DriverCase
 
 # Each is followed by an execution that must work and be clean.
@@ -98,7 +100,7 @@ class Settings(DriverCase):
             with self.subTest(setting):
                 self.kernel = self.boot()
                 self.kernel.execute(setting)
-                self.kernel.execute(":")
+                self.settle()
                 out = [self.output("/bin/echo x | /bin/cat; /bin/echo \"$((6 * 7))\""), self.output("! true; (true)")]
                 self.assertEqual([text for _, text in out], ["", ""])
                 if "RETURN" not in setting and "ERR" not in setting:
@@ -118,6 +120,7 @@ class Settings(DriverCase):
         self.kernel.execute("trap 'echo \"$BASH_COMMAND\"' DEBUG")
         self.kernel.execute("true")
         self.kernel.execute("echo end; trap - DEBUG")
+        self.settle()
         self.assertEqual(self.output(":"), ("", ""))
         self.assertEqual(self.kernel.stdout.text().split("[")[0], "true\necho end\nend\ntrap - DEBUG\n")
 
@@ -145,7 +148,8 @@ class Settings(DriverCase):
             with self.subTest(setting):
                 self.kernel = self.boot()
                 self.kernel.start(setting)
-                self.kernel.send(t="exec", n=2, count=2, code="(exit 9)", stdin="none")
+                with contextlib.suppress(BrokenPipeError):  # it has ended already
+                    self.kernel.send(t="exec", n=2, count=2, code="(exit 9)", stdin="none")
                 while (message := self.kernel.receive()) is not None:
                     self.assertEqual(message["t"], "done")
                     if message["n"] == 2:

@@ -1,5 +1,6 @@
 """Starts the real driver over a socket pair and pipes, as a gateway would, for the tests beside this file."""
 
+import fcntl
 import json
 import os
 import socket
@@ -12,7 +13,7 @@ from pathlib import Path
 DRIVER = Path(__file__).resolve().parents[3] / "src/runtime/javascript/driver.js"
 NODE = os.environ.get("DRIVER_NODE", "/usr/bin/node")
 FLAGS = ["--no-force-async-hooks-checks"]
-DEADLINE = 30
+DEADLINE = float(os.environ.get("DRIVER_DEADLINE_S", 30))
 PATIENCE = 2
 CONTROL, INTERRUPTS = 3, 4
 
@@ -62,16 +63,19 @@ class Kernel:
         os.mkfifo(self.fifo)
         stdin = os.open(self.fifo, os.O_RDONLY | os.O_NONBLOCK)
         os.set_blocking(stdin, True)
+        high = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 50) for fd in (theirs.fileno(), interrupts)]
         self.process = subprocess.Popen(
-            ["/bin/sh", "-c", f'exec "$@" {CONTROL}<&{theirs.fileno()} {INTERRUPTS}<&{interrupts}', "sh"]
-            + [NODE, *FLAGS, *flags, str(DRIVER), str(CONTROL), str(INTERRUPTS)],
+            [NODE, *FLAGS, *flags, str(DRIVER), str(CONTROL), str(INTERRUPTS)],
             stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            pass_fds=[theirs.fileno(), interrupts],
+            preexec_fn=lambda: (os.dup2(high[0], CONTROL), os.dup2(high[1], INTERRUPTS)),
+            pass_fds=(CONTROL, INTERRUPTS),
             cwd=cwd,
             env={"LANG": "C.UTF-8", "TZ": "UTC", "HOME": cwd, "PATH": "/usr/bin:/bin"},
         )
+        for fd in high:
+            os.close(fd)
         theirs.close()
         os.close(interrupts)
         os.close(stdin)

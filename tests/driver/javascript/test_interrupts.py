@@ -46,7 +46,6 @@ class Interrupts(DriverCase):
             "console.log('go'); while (true) await null",
             "console.log('go'); Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0)",
             "({[Symbol.for('nodejs.util.inspect.custom')]() { console.log('go'); for (;;); }, f() {}})",
-            "const e = new Error(); Object.defineProperty(e, 'message', {get() { console.log('go'); for (;;); }}); throw e",
             "throw {[Symbol.for('nodejs.util.inspect.custom')]() { console.log('go'); for (;;); }}",
             "console.log('go'); new Promise(() => {})",
             "const f = async () => { console.log('go'); for (;;) await f2() }, f2 = async () => {}; await f()",
@@ -69,14 +68,11 @@ class Interrupts(DriverCase):
         kernel.start("console.error('go'); for (;;) process.stdout.write('x'.repeat(100000))")
         kernel.stderr.wait_for("go")
         kernel.interrupt()
-        while not self.is_readable(kernel.control):
-            os.read(kernel.process.stdout.fileno(), 65536)
+        drain = threading.Thread(target=lambda: [None for _ in iter(lambda: os.read(kernel.process.stdout.fileno(), 65536), b"")])
+        drain.start()
         self.assertEqual(kernel.done()["exception"]["name"], "Interrupted")
-
-    def is_readable(self, control):
-        import select
-
-        return bool(select.select([control], [], [], 0)[0])
+        kernel.process.kill()
+        drain.join()
 
     def test_idle_interrupt_has_no_effect(self):
         self.assert_usable()
@@ -117,11 +113,14 @@ class Interrupts(DriverCase):
         self.assert_usable()
 
     def test_signals_of_the_terminal_end_nothing(self):
-        self.value("process.removeAllListeners(); undefined")
+        self.assert_usable()
         self.kernel.process.send_signal(signal.SIGINT)
         self.assert_usable()
         self.value("var caught = 0; process.on('SIGINT', () => caught++); process.kill(process.pid, 'SIGINT'); await new Promise(r => setTimeout(r, 20)); undefined")
         self.assertEqual(self.value("caught"), 1)
+        self.value("process.removeAllListeners(); undefined")
+        self.kernel.process.send_signal(signal.SIGINT)
+        self.assert_usable()
 
     def test_interrupts_at_any_moment_lose_no_done_and_no_driver(self):
         over = threading.Event()

@@ -76,7 +76,7 @@ class Output(DriverCase):
 
     def test_ending_and_destroying_harm_nothing(self):
         self.value("process.stdout.end(); console.log('one'); process.stdout.destroy(); console.log('two')")
-        self.value("process.stdout.destroySoon(); process.stderr.end(); const captured = []; console.log('three'); console.error('four')")
+        self.value("process.stdout.end(); process.stderr.end(); const captured = []; console.log('three'); console.error('four')")
         self.assert_printed("one\ntwo\nthree\n")
         self.assert_printed("four\n", "stderr")
 

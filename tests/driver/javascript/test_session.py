@@ -99,12 +99,33 @@ class Session(DriverCase):
         self.kernel.stdout.wait_for("five\n")
         self.assertEqual(self.value("ticks"), 5)
 
-    def test_late_output_comes_once(self):
-        self.assertEqual(self.value("setTimeout(() => console.log('late'), 50); 'scheduled'"), "scheduled")
-        self.assertEqual(self.value("await new Promise(r => setTimeout(r, 120)); 'waited'"), "waited")
-        self.assert_printed("late\n")
+    def test_output_of_an_earlier_execution_is_told_to_be_nobodys(self):
+        self.assertEqual(self.value("setTimeout(() => { console.log('late'); console.log('later') }, 50); 'scheduled'"), "scheduled")
+        self.kernel.start("const wait = (ms) => new Promise(r => setTimeout(r, ms)); console.log('own'); await wait(120); console.log('own again'); await wait(5); console.log('end')")
+        owner = self.kernel.receive()
+        self.assertEqual((owner["t"], owner["n"]), ("owner", 0))
+        self.kernel.stdout.wait_for("own\n")
+        self.assertNotIn("late", self.kernel.stdout.text())
+        self.kernel.send(t="ack", m=owner["m"])
+        owner = self.kernel.receive()
+        self.assertEqual((owner["t"], owner["n"]), ("owner", self.kernel.executions))
+        self.kernel.stdout.wait_for("late\nlater\n")
+        self.assertNotIn("again", self.kernel.stdout.text())
+        self.kernel.send(t="ack", m=owner["m"])
+        self.assertTrue(self.kernel.done()["success"])
+        self.assert_printed("own\nlate\nlater\nown again\nend\n")
 
     def test_webassembly_and_workers_work(self):
         self.assertEqual(sorted(self.value("const m = await WebAssembly.instantiate(new Uint8Array([0, 97, 115, 109, 1, 0, 0, 0])); Object.keys(m)")), ["instance", "module"])
         code = "const { Worker } = require('worker_threads'); await new Promise(r => new Worker('require(\"worker_threads\").parentPort.postMessage(6)', { eval: true }).once('message', r))"
         self.assertEqual(self.value(code), 6)
+
+    def test_declarations_may_come_again_as_another_kind(self):
+        kinds = ("var {0} = 1", "let {0} = 2", "const {0} = 3", "class {0} {{}}", "function {0}() {{}}", "const {{{0}}} = {{{0}: 9}}", "import {{ join as {0} }} from 'path'")
+        for i, before in enumerate(kinds):
+            for j, after in enumerate(kinds):
+                name = f"n{i}_{j}"
+                self.value(before.format(name) + "; undefined")
+                self.value(after.format(name) + f"; typeof {name}")
+        self.assertEqual(self.failure("let twice; let twice")["message"], "Identifier 'twice' has already been declared")
+        self.assertEqual(self.failure("const fixed = 1; fixed = 2")["message"], "Assignment to constant variable.")

@@ -59,3 +59,10 @@ pub fn kill(pid: u32, signal: &str) {
 pub fn named_process(pid: u32, name: &str) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.trim() == name)
 }
+
+/// What a process is and what it waits for.
+pub fn describe(pid: u32) -> String {
+    let read = |name: &str| std::fs::read(format!("/proc/{pid}/{name}")).unwrap_or_default();
+    let text = |name: &str| String::from_utf8_lossy(&read(name)).replace('\0', " ").trim().to_owned();
+    format!("{pid} {} ({}), waits in {}", text("comm"), text("cmdline"), text("wchan"))
+}
