@@ -132,6 +132,9 @@ impl Kernel {
                 match kernel.next(true).await {
                     KernelEvent::Driver(FromDriver::Ready { m, .. }) => {
                         kernel.note_stored(m);
+                        // What a shell says before its driver is there.
+                        kernel.discard(StreamName::Stdout);
+                        kernel.discard(StreamName::Stderr);
                         return Ok(());
                     }
                     KernelEvent::Gone(_) | KernelEvent::DriverFault(_) => return Err(BootError::Ended),

@@ -37,7 +37,7 @@ const LANGUAGES: [Language; 3] = [
         plant: "kept = 31",
         probe: "print(globals().get('kept', ''))",
         endless: "print('go')\nwhile True: int()",
-        stubborn: "print('go')\nwhile True:\n    try:\n        while True: int()\n    except BaseException: pass",
+        stubborn: "import signal\n_ = signal.pthread_sigmask(signal.SIG_BLOCK, [2])\nprint('go')\nwhile True: int()",
         exit: "import os\nos._exit(7)",
         ticks: "import time\nfor i in range(10):\n    print('tick')\n    time.sleep(0.1)",
         fail: "1 / 0",

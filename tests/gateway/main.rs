@@ -76,6 +76,9 @@ mod log_crash;
 /// The gateway is killed: variables, output, queue, timeouts and interrupts go on with the next one.
 mod crash;
 
+/// The gateway is killed while a program shows, asks and reads.
+mod crash_messages;
+
 /// The gateway is killed at random moments, with many sessions, and when no other comes up.
 mod crash_often;
 

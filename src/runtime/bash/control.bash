@@ -33,8 +33,8 @@ __repltool_done() { # SUCCESS EXCEPTION EXIT_CODE
 }
 
 # An interrupt counts for an execution that has been sent. One that comes while nothing waits in the socket was for the
-# execution before. While the driver waits for a subshell of its own, SIGINT is ignored instead: bash 5.2 may go mad
-# (it sends itself SIGINT for ever) if one comes while it waits for a child and the signal is trapped.
+# execution before. While the driver waits for a subshell of its own, SIGINT is ignored instead: bash 5.2 sends itself
+# SIGINT for ever if one comes in the very instant in which it begins to wait for a child.
 __repltool_note_interrupt() {
   if [[ ${__repltool[state]} == taken ]] || builtin read -t 0 -u 241; then
     __repltool[flag]=1

@@ -29,6 +29,7 @@ class Control {
   #newest = null;
   #numbered = 0;
   #finished = 0; // the highest execution that is done
+  #begun = 0; // the highest execution that was handed on: a new gateway sends it again while it runs
   #postponed = null; // a message that came while another waited for its acknowledgement
   #paused = false;
   #partsOf = null;
@@ -72,7 +73,9 @@ class Control {
       const message = this.#postponed ?? this.#next();
       if (message === null) return;
       this.#postponed = null;
-      if (!this.#serveAtOnce(message)) this.#onMessage(message);
+      if (this.#serveAtOnce(message)) continue;
+      if (message.t === 'exec') this.#begun = message.n;
+      this.#onMessage(message);
     }
   }
 
@@ -135,7 +138,7 @@ class Control {
     else if (kind === 'ack') this.#forget(message.m);
     else if (kind === 'exec') {
       if (p.hasOwn(message, 'ack')) this.#forget(message.ack);
-      return message.n <= this.#finished;
+      return message.n <= this.#begun;
     } else return kind !== 'query';
     return true;
   }

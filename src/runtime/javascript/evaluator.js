@@ -59,18 +59,6 @@ class Evaluator {
     pending?.stop();
   }
 
-  // Keeps the next promise that is made: that of the code which is about to run.
-  #keepPromise() {
-    if (onInit === undefined) return undefined;
-    const pending = { promise: null, stop: null };
-    pending.stop = onInit((promise) => {
-      pending.promise ??= promise;
-      pending.stop();
-    });
-    p.addTo(this.#pending, pending);
-    return pending;
-  }
-
   // The same, for code that may declare what exists as another kind: nothing of it has run when V8 finds that.
   evaluateAgain(code, name, callback) {
     let first = null; // what V8 says of the code as it came
@@ -86,6 +74,18 @@ class Evaluator {
       });
     };
     attempt(code);
+  }
+
+  // Keeps the next promise that is made: that of the code which is about to run.
+  #keepPromise() {
+    if (onInit === undefined) return undefined;
+    const pending = { promise: null, stop: null };
+    pending.stop = onInit((promise) => {
+      pending.promise ??= promise;
+      pending.stop();
+    });
+    p.addTo(this.#pending, pending);
+    return pending;
   }
 
   // Whether a name was declared by `let`, `const` or `class`.

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::Actor;
 use super::kernel::Job;
 use super::limits;
-use super::running::{AGAIN, ASK_LIMIT, Cause, Finished, GRACE, Running, state_lost};
+use super::running::{ASK_LIMIT, Cause, Finished, GRACE, Repeat, Running, state_lost};
 use crate::runtime::control::{Done, ToDriver};
 use crate::runtime::{Kernel, Used};
 use crate::session::admission::Ticket;
@@ -98,7 +98,7 @@ impl Actor {
     /// Acts on deadlines that have passed.
     pub(super) fn enforce(&mut self, now: Instant) {
         let Some(running) = &mut self.running else { return };
-        if running.again_at.take_if(|at| now >= *at).is_some()
+        if running.is_due_again(now)
             && let Some(kernel) = &mut self.kernel
         {
             self.asked = Some((kernel.interrupt(), now + ASK_LIMIT));
@@ -121,9 +121,10 @@ impl Actor {
             return;
         }
         running.stop = Some(cause);
+        running.repeat(Repeat::of(self.identity.language, cause));
         let now = Instant::now();
         if let Cause::Limit(_) = cause {
-            (running.again_at, running.kill_at) = (Some(now + AGAIN), Some(now + GRACE));
+            running.kill_at = Some(now + GRACE);
         }
         self.asked = Some((kernel.interrupt(), now + ASK_LIMIT));
         self.fence = true;
@@ -135,7 +136,8 @@ impl Actor {
             kernel.kill();
         }
         if let Some(running) = &mut self.running {
-            (running.again_at, running.kill_at) = (None, None);
+            running.repeat(None);
+            running.kill_at = None;
             // Nothing is due any more but the end of the sandbox.
             running.stop = running.stop.or(Some(Cause::User));
             running.deadline = Instant::now() + Duration::from_secs(24 * 3600);
@@ -154,7 +156,7 @@ impl Actor {
         if let Some(running) = &mut self.running {
             running.is_nobodys = false;
             running.done = Some(done);
-            running.again_at = None;
+            running.repeat(None);
             running.kill_at = Some(Instant::now() + ASK_LIMIT);
         }
         match &self.kernel {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use repltool_protocol::event::{Exception, Limit, Outcome, RawJson, Usage};
 use repltool_protocol::ids::ExecutionId;
+use repltool_protocol::rest::Language;
 use tokio::time::Instant;
 
 use super::kernel::Job;
@@ -14,8 +15,12 @@ use crate::supervisor::monotonic_ns;
 
 /// From the interrupt at a limit to the kill.
 pub(super) const GRACE: Duration = Duration::from_millis(250);
-/// From the interrupt at a limit to the second one: CPython passes over a signal that comes just before a blocking call.
-pub(super) const AGAIN: Duration = Duration::from_millis(120);
+/// CPython passes over a signal that comes just before a blocking call, so at a limit it gets a second one.
+const AGAIN: Repeat = Repeat { times: 1, pause: Duration::from_millis(120) };
+/// Bash drops an interrupt if the child that it waits for ends by itself just then.
+const AGAIN_SHELL: Repeat = Repeat { times: 2, pause: Duration::from_millis(60) };
+/// The same at a limit, where nothing is to be spared.
+const AGAIN_SHELL_AT_LIMIT: Repeat = Repeat { times: 11, pause: Duration::from_millis(20) };
 /// How long init may take to answer, and a process to be killed.
 pub(super) const ASK_LIMIT: Duration = Duration::from_secs(2);
 
@@ -30,6 +35,25 @@ pub(super) enum Cause {
     Restart,
 }
 
+/// How often an interrupt is repeated if the execution does not end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Repeat {
+    times: u32,
+    pause: Duration,
+}
+
+impl Repeat {
+    /// What this language needs for this cause.
+    pub(super) fn of(language: Language, cause: Cause) -> Option<Self> {
+        match (language, cause) {
+            (Language::Bash | Language::Shell, Cause::Limit(_)) => Some(AGAIN_SHELL_AT_LIMIT),
+            (Language::Bash | Language::Shell, _) => Some(AGAIN_SHELL),
+            (_, Cause::Limit(_)) => Some(AGAIN),
+            (_, _) => None,
+        }
+    }
+}
+
 /// An execution that runs.
 pub(super) struct Running {
     pub(super) id: ExecutionId,
@@ -41,8 +65,8 @@ pub(super) struct Running {
     pub(super) deadline_ns: u64,
     pub(super) stop: Option<Cause>,
     pub(super) kill_at: Option<Instant>,
-    /// When it is interrupted once more.
-    pub(super) again_at: Option<Instant>,
+    /// When it is interrupted once more, and how often after that.
+    again: Option<(Instant, Repeat)>,
     /// Bytes of output that are in the log.
     pub(super) kept: u64,
     /// Bytes beyond `max_output_size`, thrown away.
@@ -80,7 +104,7 @@ impl Running {
             job,
             stop: None,
             kill_at: None,
-            again_at: None,
+            again: None,
             kept: 0,
             dropped: 0,
             done: None,
@@ -117,11 +141,25 @@ impl Running {
 
     /// When something must be done about it.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
-        if self.stop.is_none() || self.stop == Some(Cause::User) {
-            Some(self.deadline)
-        } else {
-            [self.kill_at, self.again_at].into_iter().flatten().min()
-        }
+        let again = self.again.map(|(at, _)| at);
+        let end = match self.stop {
+            None | Some(Cause::User) => Some(self.deadline),
+            Some(_) => self.kill_at,
+        };
+        end.into_iter().chain(again).min()
+    }
+
+    /// Interrupts are repeated from now on; none: no more.
+    pub(super) fn repeat(&mut self, repeat: Option<Repeat>) {
+        self.again = repeat.map(|repeat| (Instant::now() + repeat.pause, repeat));
+    }
+
+    /// Whether it is to be interrupted again now.
+    pub(super) fn is_due_again(&mut self, now: Instant) -> bool {
+        let Some((_, repeat)) = self.again.take_if(|(at, _)| now >= *at) else { return false };
+        let left = Repeat { times: repeat.times - 1, ..repeat };
+        self.repeat((left.times > 0).then_some(left));
+        true
     }
 
     /// Its time is over and nothing has been done about it.

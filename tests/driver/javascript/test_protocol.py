@@ -166,3 +166,17 @@ class Protocol(DriverCase):
         self.kernel.start("'next'")
         self.kernel.send(t="ack", m=shown["m"])
         self.assertEqual(self.kernel.done()["result"], "next")
+
+    def test_execution_sent_again_while_it_waits_is_not_run_twice(self):
+        self.kernel.start("globalThis.seen = (globalThis.seen ?? 0) + 1; display('x')")
+        shown = self.kernel.receive()
+        self.assertEqual(shown["t"], "display")
+        n = self.kernel.executions
+        for nonce in (NONCE, OTHER_NONCE):
+            self.kernel.send(t="hello", nonce=nonce)
+            self.assertEqual(self.kernel.receive(), {"t": "hello", "nonce": nonce, "last": n - 1})
+            self.assertEqual(self.kernel.receive(), shown)
+            self.kernel.send(t="exec", n=n, count=n, code="globalThis.seen = (globalThis.seen ?? 0) + 1; display('x')", stdin="none")
+        self.kernel.send(t="ack", m=shown["m"])
+        self.assertEqual(self.kernel.done()["n"], n)
+        self.assertEqual(self.value("seen"), 1)

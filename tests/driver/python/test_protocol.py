@@ -133,3 +133,17 @@ class Protocol(DriverCase):
         self.assertEqual(len(done["result"]), 1000000)
         self.assertEqual(self.kernel.receive()["last"], 1)
         self.assertEqual(self.kernel.receive(), done)
+
+    def test_execution_sent_again_while_it_waits_is_not_run_twice(self):
+        self.kernel.start("seen = globals().get('seen', 0) + 1\ndisplay('x')")
+        shown = self.kernel.receive()
+        self.assertEqual(shown["t"], "display")
+        n = self.kernel.executions
+        for nonce in (NONCE, OTHER_NONCE):
+            self.kernel.send(t="hello", nonce=nonce)
+            self.assertEqual(self.kernel.receive(), {"t": "hello", "nonce": nonce, "last": n - 1})
+            self.assertEqual(self.kernel.receive(), shown)
+            self.kernel.send(t="exec", n=n, count=n, code="seen = globals().get('seen', 0) + 1\ndisplay('x')", stdin="none")
+        self.kernel.send(t="ack", m=shown["m"])
+        self.assertEqual(self.kernel.done()["n"], n)
+        self.assertEqual(self.value("seen"), 1)
