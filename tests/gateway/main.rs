@@ -61,6 +61,9 @@ mod faults;
 /// What holds for every language alike.
 mod languages;
 
+/// The user stories, from their beginning to their end.
+mod stories;
+
 /// What a program finds: environment, directory, locale, clock.
 mod environment;
 
