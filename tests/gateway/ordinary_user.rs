@@ -6,7 +6,9 @@ use serde_json::json;
 
 use crate::escape;
 use crate::follower::{Follower, whole_log};
-use crate::harness::{As, NOBODY, Server, assert_root, descendants, eventually, printed, python, run, run_for};
+use crate::harness::{
+    As, NOBODY, Server, assert_root, descendants, eventually, printed, python, run, run_for, session,
+};
 
 async fn server() -> Server {
     assert_root();
@@ -131,4 +133,38 @@ async fn an_ordinary_users_sandboxes_refuse_every_attempt_to_escape() {
     assert_root();
     let server = Server::start_with(As::OrdinaryUser, escape::LIMITS).await;
     assert!(escape::assert_refused(&server.client(), |_, mode| mode == "standard").await >= 20);
+}
+
+#[tokio::test]
+async fn limits_are_watched_and_named_without_cgroups() {
+    let server = server().await;
+    let client = server.client();
+    for (language, plant, burn, probe) in [
+        ("python", "kept = 31", "while True: int()", "print(kept)"),
+        ("javascript", "var kept = 31", "for (;;) {}", "console.log(kept)"),
+        ("bash", "kept=31", "(while :; do :; done) & (while :; do :; done) & wait", "echo $kept"),
+    ] {
+        let id = session(&client, language, json!({"resource_limits": {"max_cpu_time": 1}})).await;
+        run(&client, &id, plant).await;
+        let result = run_for(&client, &id, 60_000, burn).await;
+        assert_eq!((result.limit, result.state_lost), (Some(Limit::CpuTime), false), "{language}: {result:?}");
+        assert!((900..5000).contains(&result.usage.cpu_time_ms), "{language}: {:?}", result.usage);
+        assert_eq!(run(&client, &id, probe).await.output, "31\n", "{language}");
+        client.delete(&id).await.expect("deleted");
+    }
+    let family = "import os, time\nfor _ in range(4):\n    if os.fork() == 0:\n        hoard = b'x' * (60 << 20)\n        time.sleep(600)\ntime.sleep(600)";
+    for (language, text) in [
+        ("python", "hoard = []\nwhile True: hoard.append(b'x' * (1 << 20))"),
+        ("python", family),
+        ("javascript", "const hoard = []; for (;;) hoard.push(Buffer.alloc(1 << 20, 1))"),
+        ("javascript", "const hoard = []; for (;;) hoard.push(new Array(1000).fill({}))"),
+    ] {
+        let id = session(&client, language, json!({"resource_limits": {"max_memory_mb": 128}})).await;
+        let result = run_for(&client, &id, 60_000, text).await;
+        assert_eq!((result.success, result.limit), (false, Some(Limit::Memory)), "{language} {text}: {result:?}");
+        assert!(result.usage.peak_memory_bytes > 20 << 20, "{language}: {:?}", result.usage);
+        let next = run(&client, &id, if language == "python" { "print(1)" } else { "console.log(1)" }).await;
+        assert_eq!(next.output, "1\n", "{language}: {next:?}");
+        client.delete(&id).await.expect("deleted");
+    }
 }

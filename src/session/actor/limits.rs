@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use super::Actor;
 use super::running::{ASK_LIMIT, Cause, Running};
 use crate::runtime::Used;
+use crate::runtime::control::Done;
 use crate::supervisor::link::Exited;
 use crate::supervisor::link::init::ExitStatus;
 
@@ -64,8 +65,10 @@ impl Actor {
         let running = self.running.as_ref()?;
         let done = running.done.as_ref()?;
         let killed = (used.oom_kills > 0).then_some(Limit::Memory);
+        // Where no cgroup holds memory, an rlimit does, and the interpreter finds out by itself.
+        let refused_memory = (!self.kernel.as_ref()?.has_counters() && is_memory_error(done)).then_some(Limit::Memory);
         let refused = (used.refused_forks > 0 && !done.success).then_some(Limit::Processes);
-        running.limit(done.end_ns).or(killed).or(refused)
+        running.limit(done.end_ns).or(killed).or(refused_memory).or(refused)
     }
 
     /// In bytes: so much memory in use, and a heap that V8 finds full is a limit that struck. None for other languages.
@@ -73,6 +76,11 @@ impl Actor {
         let limits = &self.identity.limits;
         (self.identity.language == Language::Javascript).then_some((limits.max_memory_mb << 20) / 2)
     }
+}
+
+/// Whether the program ended because the interpreter had no memory for it.
+fn is_memory_error(done: &Done) -> bool {
+    done.exception.as_ref().is_some_and(|exception| exception.name == "MemoryError")
 }
 
 /// Puts what was used into a result.
