@@ -100,6 +100,7 @@ pub(super) const ETC_OF_HOST: &[(&str, Why)] = &[
     ("/etc/ld.so.cache", "libraries outside of the default path; without it the loader searches"),
     ("/etc/alternatives", "links in /usr/bin lead through it on Debian: awk, libblas"),
     ("/etc/matplotlibrc", "Debian's matplotlib does not start without"),
+    ("/etc/fonts", "fontconfig complains without: plots with text"),
 ];
 
 /// Files of our own in `/etc`.

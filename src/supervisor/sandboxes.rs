@@ -83,8 +83,15 @@ struct SandboxConfig {
 }
 
 /// What every program finds; a session's own environment is laid over it.
-const BASE_ENVIRONMENT: &[(&str, &str)] =
-    &[("HOME", "/workspace"), ("LANG", "C.UTF-8"), ("PATH", "/usr/local/bin:/usr/bin:/bin"), ("TZ", "UTC")];
+/// Caches and settings that libraries write lie beside the user's files, not among them.
+const BASE_ENVIRONMENT: &[(&str, &str)] = &[
+    ("HOME", "/workspace"),
+    ("LANG", "C.UTF-8"),
+    ("PATH", "/usr/local/bin:/usr/bin:/bin"),
+    ("TZ", "UTC"),
+    ("XDG_CACHE_HOME", "/tmp/.cache"),
+    ("XDG_CONFIG_HOME", "/tmp/.config"),
+];
 /// Descriptors that one program may have open.
 const OPEN_FILES: u64 = 1024;
 

@@ -87,7 +87,7 @@ async fn addresses_and_hashes_differ_from_session_to_session() {
 async fn nothing_of_the_servers_environment_reaches_a_program_in_any_language() {
     let server = Server::start().await;
     let client = server.client();
-    let expected = ["HOME", "LANG", "PATH", "TZ"];
+    let expected = ["HOME", "LANG", "PATH", "TZ", "XDG_CACHE_HOME", "XDG_CONFIG_HOME"];
     // What a shell sets by itself.
     let shells = ["PWD", "OLDPWD", "SHLVL", "_"];
     for (language, text) in [

@@ -300,3 +300,21 @@ async fn displays_stand_in_their_place() {
     let bash = session(&client, "bash", json!({})).await;
     assert_eq!(run(&client, &bash, "echo text").await.display, []);
 }
+
+#[tokio::test]
+async fn figures_and_tables_are_shown_and_leave_no_files() {
+    let server = Server::start().await;
+    let client = server.client();
+    let id = session(&client, "python", json!({})).await;
+    let plot = "import matplotlib.pyplot as plt\nplt.title('é')\nplt.plot([1, 4, 9])\nplt.show()\nprint('shown')";
+    let request = ExecutionRequest { timeout_ms: Some(60_000), ..code(plot) };
+    let result = client.execute(&id, &request).await.expect("served");
+    assert!(result.success, "{result:?}");
+    assert_eq!((result.output.as_str(), result.error.as_str()), ("shown\n", ""));
+    let png = result.display[0].data["image/png"].as_str().expect("base64");
+    assert!(png.starts_with("iVBORw0KGgo") && result.display.len() == 1, "{png:.40}");
+    let table = run(&client, &id, "import pandas\npandas.DataFrame({'a': [1, 2]})").await;
+    let html = table.display[0].data["text/html"].as_str().expect("HTML");
+    assert!(html.contains("<table") && table.result_text.is_some(), "{html}");
+    assert!(client.files(&id, "", None).await.expect("a list").files.is_empty(), "caches lie elsewhere");
+}

@@ -137,8 +137,22 @@ async fn the_environment_is_made_from_nothing_and_holds_no_secret_of_the_server(
         assert_eq!(told.get("GREETING").map(String::as_str), Some("hello"));
         assert_eq!(told.get("WITH").map(String::as_str), Some("a = b\n€"));
         let ours = [
-            "GREETING", "WITH", "HOME", "PATH", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "TZ", "USER", "LOGNAME",
-            "TERM", "PWD", "SHELL",
+            "GREETING",
+            "WITH",
+            "HOME",
+            "PATH",
+            "LANG",
+            "LC_ALL",
+            "LC_CTYPE",
+            "TMPDIR",
+            "TZ",
+            "USER",
+            "LOGNAME",
+            "TERM",
+            "PWD",
+            "SHELL",
+            "XDG_CACHE_HOME",
+            "XDG_CONFIG_HOME",
         ];
         let strange: Vec<_> = told.keys().filter(|name| !ours.contains(&name.as_str())).collect();
         assert!(strange.is_empty(), "{strange:?}");
