@@ -1,26 +1,11 @@
 //! Ceilings on processes, descriptors, files and memory: the program is told, the limit is named, the session goes on.
 
-use repltool::client::Client;
 use repltool_protocol::event::{Event, Limit, StatusReason};
-use repltool_protocol::ids::SessionId;
-use repltool_protocol::rest::ExecutionResult;
 use serde_json::json;
 
-use super::harness::{As, Server, descendants, event, eventually, python, run, run_for, session};
-
-fn name(result: &ExecutionResult) -> &str {
-    result.exception.as_ref().map_or("", |exception| exception.name.as_str())
-}
-
-async fn assert_usable(client: &Client, id: &SessionId, language: &str) {
-    let text = match language {
-        "python" => "print(6 * 7)",
-        "javascript" => "console.log(6 * 7)",
-        _ => "echo $((6 * 7)); ls / >/dev/null",
-    };
-    let result = run(client, id, text).await;
-    assert_eq!((result.success, result.output.as_str()), (true, "42\n"), "{language}: {result:?}");
-}
+use super::harness::{
+    As, Server, assert_usable, descendants, event, eventually, exception_name, python, run, run_for, session,
+};
 
 #[tokio::test]
 async fn runaway_processes_are_called_by_their_name_and_are_gone() {
@@ -79,7 +64,7 @@ async fn a_program_without_descriptors_is_told_and_goes_on() {
     let client = server.client();
     let id = python(&client, json!({})).await;
     let result = run(&client, &id, "import os\nhoard = []\nwhile True: hoard.append(os.open('/dev/null', 0))").await;
-    assert_eq!((name(&result), result.state_lost), ("OSError", false), "{result:?}");
+    assert_eq!((exception_name(&result), result.state_lost), ("OSError", false), "{result:?}");
     assert!(result.error.contains("Too many open files"), "{result:?}");
     let count = run(&client, &id, "len(hoard)").await;
     let count: u64 = count.result.0.get().parse().expect("a number");
@@ -102,7 +87,7 @@ async fn a_full_disk_is_told_to_the_program() {
     let id = python(&client, json!({})).await;
     let fill = "with open('big', 'wb') as f:\n    for _ in range(100): f.write(b'x' * (1 << 20))";
     let result = run(&client, &id, fill).await;
-    assert_eq!((name(&result), result.state_lost), ("OSError", false), "{result:?}");
+    assert_eq!((exception_name(&result), result.state_lost), ("OSError", false), "{result:?}");
     let many = "import os\nos.remove('big')\ni = 0\nwhile True:\n    i += 1\n    open(f'f{i}', 'w').close()";
     let result = run(&client, &id, many).await;
     assert!(result.error.contains("No space left on device") && !result.state_lost, "{result:?}");

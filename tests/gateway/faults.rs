@@ -1,26 +1,9 @@
 //! Faults of interpreters: each is named, what was printed is kept, and the session goes on.
 
-use repltool::client::Client;
 use repltool_protocol::event::Limit;
-use repltool_protocol::ids::SessionId;
-use repltool_protocol::rest::ExecutionResult;
 use serde_json::json;
 
-use super::harness::{Server, run, run_for, session};
-
-fn name(result: &ExecutionResult) -> &str {
-    result.exception.as_ref().map_or("", |exception| exception.name.as_str())
-}
-
-async fn assert_usable(client: &Client, id: &SessionId, language: &str) {
-    let text = match language {
-        "python" => "print(6 * 7)",
-        "javascript" => "console.log(6 * 7)",
-        _ => "echo $((6 * 7))",
-    };
-    let result = run(client, id, text).await;
-    assert_eq!((result.success, result.output.as_str()), (true, "42\n"), "{language}: {result:?}");
-}
+use super::harness::{Server, assert_usable, exception_name, run, run_for, session};
 
 #[tokio::test]
 async fn endless_recursion_is_named_and_keeps_the_state() {
@@ -41,7 +24,7 @@ async fn endless_recursion_is_named_and_keeps_the_state() {
         let id = session(&client, language, json!({})).await;
         run(&client, &id, plant).await;
         let result = run(&client, &id, text).await;
-        assert_eq!((name(&result), result.state_lost), (expected, false), "{language}: {result:?}");
+        assert_eq!((exception_name(&result), result.state_lost), (expected, false), "{language}: {result:?}");
         assert_eq!(run(&client, &id, probe).await.output, "1\n", "{language}");
     }
     let id = session(&client, "bash", json!({})).await;

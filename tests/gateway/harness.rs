@@ -15,10 +15,12 @@ use tempfile::TempDir;
 
 mod events;
 mod processes;
+mod usable;
 
 pub use events::{assert_log, exception, numbered, outcome, printed, told};
 use processes::is_gateway;
 pub use processes::{children, descendants, kill, lives, named_process, running_with};
+pub use usable::{assert_usable, exception_name};
 
 /// The longest that anything is waited for. Generous: it tells a hang from a slow machine.
 pub const PATIENCE: Duration = Duration::from_secs(60);
