@@ -1,14 +1,17 @@
 """Starts the real driver over a socket pair and pipes, as a gateway would, for the tests beside this file."""
 
 import fcntl
-import json
 import os
 import socket
 import subprocess
+import sys
 import tempfile
-import threading
 import unittest
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from wire import Collected, Wire  # noqa: E402
 
 DRIVER = Path(__file__).resolve().parents[3] / "src/runtime/javascript/driver.js"
 NODE = os.environ.get("DRIVER_NODE", "/usr/bin/node")
@@ -18,44 +21,13 @@ PATIENCE = 2
 CONTROL, INTERRUPTS = 3, 4
 
 
-class Collected:
-    """What has come out of a pipe so far: the pieces as single reads gave them."""
-
-    def __init__(self, pipe):
-        self.pieces = []
-        self._pipe = pipe
-        self._news = threading.Condition()
-        self._thread = threading.Thread(target=self._read, daemon=True)
-        self._thread.start()
-
-    def _read(self):
-        while piece := os.read(self._pipe.fileno(), 65536):
-            with self._news:
-                self.pieces.append(piece)
-                self._news.notify_all()
-
-    def text(self):
-        with self._news:
-            return b"".join(self.pieces).decode()
-
-    def wait_for(self, text):
-        wanted = text.encode()
-        with self._news:
-            if not self._news.wait_for(lambda: wanted in b"".join(self.pieces), DEADLINE):
-                raise AssertionError(f"{text!r} did not come, but {b''.join(self.pieces)!r}")
-
-    def finish(self):
-        self._thread.join(DEADLINE)
-        self._pipe.close()
-
-
-class Kernel:
+class Kernel(Wire):
     """`stdin` is a FIFO, whose write end this side may open; without a writer a read finds the end."""
 
     def __init__(self, cwd, read_output=True, flags=()):
-        self.control, theirs = socket.socketpair()
-        self.control.settimeout(DEADLINE)
-        self.inbox = b""
+        control, theirs = socket.socketpair()
+        control.settimeout(DEADLINE)
+        super().__init__(control)
         self.executions = 0
         self.queries = 1 << 32
         interrupts, self.interrupts = os.pipe()
@@ -79,34 +51,8 @@ class Kernel:
         theirs.close()
         os.close(interrupts)
         os.close(stdin)
-        self.stdout = Collected(self.process.stdout) if read_output else None
-        self.stderr = Collected(self.process.stderr)
-
-    def send(self, **message):
-        self.send_raw(json.dumps(message, ensure_ascii=False, separators=(",", ":")).encode())
-
-    def send_raw(self, payload):
-        self.control.sendall(b"%08d%b" % (len(payload), payload))
-
-    def receive(self):
-        """The next message, or None at the end."""
-        header = self.receive_bytes(8)
-        return header and json.loads(self.receive_bytes(int(header)))
-
-    def receive_bytes(self, size):
-        while len(self.inbox) < size:
-            if not self.receive_more():
-                return None
-        data, self.inbox = self.inbox[:size], self.inbox[size:]
-        return data
-
-    def receive_more(self):
-        try:
-            piece = self.control.recv(65536)
-        except ConnectionResetError:  # it ended with something unread
-            piece = b""
-        self.inbox += piece
-        return bool(piece)
+        self.stdout = Collected(self.process.stdout, DEADLINE) if read_output else None
+        self.stderr = Collected(self.process.stderr, DEADLINE)
 
     def start(self, code, stdin="none"):
         self.executions += 1

@@ -1,6 +1,5 @@
 """Starts the real driver over a socket pair and pipes, as a gateway would, for the tests beside this file."""
 
-import json
 import os
 import resource
 import select
@@ -9,9 +8,12 @@ import socket
 import subprocess
 import sys
 import tempfile
-import threading
 import unittest
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from wire import Collected, Wire  # noqa: E402
 
 DRIVER = Path(__file__).resolve().parents[3] / "src/runtime/python/driver.py"
 PYTHON = os.environ.get("DRIVER_PYTHON", sys.executable)
@@ -20,46 +22,15 @@ DEADLINE = 30
 resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # some tests crash their driver
 
 
-class Collected:
-    """What has come out of a pipe so far: the pieces as single reads gave them."""
-
-    def __init__(self, pipe):
-        self.pieces = []
-        self._pipe = pipe
-        self._news = threading.Condition()
-        self._thread = threading.Thread(target=self._read, daemon=True)
-        self._thread.start()
-
-    def _read(self):
-        while piece := os.read(self._pipe.fileno(), 65536):
-            with self._news:
-                self.pieces.append(piece)
-                self._news.notify_all()
-
-    def text(self):
-        with self._news:
-            return b"".join(self.pieces).decode()
-
-    def wait_for(self, text):
-        wanted = text.encode()
-        with self._news:
-            if not self._news.wait_for(lambda: wanted in b"".join(self.pieces), DEADLINE):
-                raise AssertionError(f"{text!r} did not come, but {b''.join(self.pieces)!r}")
-
-    def finish(self):
-        self._thread.join(DEADLINE)
-        self._pipe.close()
-
-
-class Kernel:
+class Kernel(Wire):
     def __init__(self, cwd, read_output=True):
         self._directory = tempfile.TemporaryDirectory()
         self._fifo = os.path.join(self._directory.name, "stdin")
         os.mkfifo(self._fifo)
         self._typing = None
-        self.control, theirs = socket.socketpair()
-        self.control.settimeout(DEADLINE)
-        self.inbox = b""
+        control, theirs = socket.socketpair()
+        control.settimeout(DEADLINE)
+        super().__init__(control)
         stdin = os.open(self._fifo, os.O_RDONLY | os.O_NONBLOCK)
         os.set_blocking(stdin, True)
         self.process = subprocess.Popen(
@@ -73,38 +44,12 @@ class Kernel:
         )
         theirs.close()
         os.close(stdin)
-        self.stdout = Collected(self.process.stdout) if read_output else None
-        self.stderr = Collected(self.process.stderr)
+        self.stdout = Collected(self.process.stdout, DEADLINE) if read_output else None
+        self.stderr = Collected(self.process.stderr, DEADLINE)
         self.executions = 0
         self.shown = []
         self.asked = []
         self.answers = []
-
-    def send(self, **message):
-        self.send_raw(json.dumps(message, ensure_ascii=False).encode())
-
-    def send_raw(self, payload):
-        self.control.sendall(b"%08d%b" % (len(payload), payload))
-
-    def receive(self):
-        """The next message, or None at the end."""
-        header = self.receive_bytes(8)
-        return header and json.loads(self.receive_bytes(int(header)))
-
-    def receive_bytes(self, size):
-        while len(self.inbox) < size:
-            if not self.receive_more():
-                return None
-        data, self.inbox = self.inbox[:size], self.inbox[size:]
-        return data
-
-    def receive_more(self):
-        try:
-            piece = self.control.recv(65536)
-        except ConnectionResetError:  # it ended with something unread
-            piece = b""
-        self.inbox += piece
-        return bool(piece)
 
     def start(self, code, stdin="none"):
         self.executions += 1
