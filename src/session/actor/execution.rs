@@ -44,6 +44,9 @@ impl Actor {
             return self.book.put_back(ticket);
         }
         let running = Running::new(ticket.id.clone(), ticket.job.clone(), count);
+        if self.reopen_stdin(running.stdin_mode()) {
+            return self.book.put_back(ticket);
+        }
         let started =
             Event::Started { id: running.id.clone(), execution_count: count, timestamp: running.started_at.clone() };
         if let Err(error) = self.log.append(&started) {

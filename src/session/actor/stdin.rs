@@ -28,6 +28,8 @@ pub(super) struct Feed {
     asked: Option<u64>,
     /// Whether the program's pipe is not as it was at first.
     used: bool,
+    /// Whether the pipe stands at its end of file, for all executions that want no more.
+    ended: bool,
 }
 
 struct Piece {
@@ -45,14 +47,42 @@ impl Actor {
             running.brings_stdin = true;
             self.feed_text(&text, true);
         } else if self.identity.language == Language::Javascript && running.stdin_mode() == StdinMode::None {
-            // Node cannot put another file in the place of a descriptor: its end of file is that of the pipe.
-            self.feed_text("", true);
+            self.end_pipe();
+        }
+    }
+
+    /// Node cannot put another file in the place of a descriptor: its end of file is that of the pipe.
+    fn end_pipe(&mut self) {
+        if let (false, Some(kernel)) = (self.feed.ended, &mut self.kernel) {
+            kernel.give("", true);
+            self.feed.ended = true;
+        }
+    }
+
+    /// Before an execution that reads, the pipe is begun anew if it stands at its end. Says whether that is to be waited
+    /// for.
+    pub(super) fn reopen_stdin(&mut self, mode: StdinMode) -> bool {
+        let wanted = self.feed.ended && mode != StdinMode::None;
+        if wanted {
+            self.fresh_stdin();
+        }
+        wanted
+    }
+
+    /// Begins standard input anew; nothing starts before init has done it.
+    pub(super) fn fresh_stdin(&mut self) {
+        self.feed = Feed::default();
+        if let Some(kernel) = &mut self.kernel {
+            self.asked = Some((kernel.fresh_stdin(), Instant::now() + ASK_LIMIT));
         }
     }
 
     /// One that an earlier gateway started: how much of what it brought was read is not known, so no more comes.
     pub(super) fn resume_stdin(&mut self) {
-        let Some(running) = &mut self.running else { return };
+        let Some(running) = &mut self.running else {
+            // Nobody knows how it stands.
+            return self.fresh_stdin();
+        };
         self.feed = Feed { open: running.stdin_mode() == StdinMode::Ask, used: true, ..Feed::default() };
         if running.job.stdin.take().is_some() {
             running.brings_stdin = true;
@@ -112,9 +142,10 @@ impl Actor {
 
     /// The execution has ended: what it did not read is nobody's.
     pub(super) fn end_stdin(&mut self) {
-        let used = std::mem::take(&mut self.feed).used;
-        if let (true, Some(kernel)) = (used, &mut self.kernel) {
-            self.asked = Some((kernel.fresh_stdin(), Instant::now() + ASK_LIMIT));
+        if self.feed.used {
+            self.fresh_stdin();
+        } else {
+            self.feed = Feed { ended: self.feed.ended, ..Feed::default() };
         }
     }
 }
