@@ -23,7 +23,7 @@ use crate::session::log::Tail;
 use crate::session::registry::Registry;
 use crate::store::Store;
 use crate::supervisor::handle::{Delivered, Notice, SupervisorHandle};
-use crate::supervisor::link::{self, LinkError, MAX_PACKET_BYTES, ToGateway, VERSION, Welcome};
+use crate::supervisor::link::{self, FDS_PER_SESSION, LinkError, MAX_PACKET_BYTES, ToGateway, VERSION, Welcome};
 
 /// Notices of the supervisor that wait to be read.
 const NOTICES: usize = 64;
@@ -142,8 +142,8 @@ async fn take_over(notices: &mut mpsc::Receiver<Notice>) -> anyhow::Result<Vec<D
 
 fn edge_config(config: &Config) -> EdgeConfig {
     let open_files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
-    // A session holds up to ten descriptors; the rest is for connections.
-    let for_sessions = u64::try_from(config.sessions.max).unwrap_or(u64::MAX).saturating_mul(10);
+    // What sessions leave is for connections.
+    let for_sessions = u64::try_from(config.sessions.max).unwrap_or(u64::MAX).saturating_mul(FDS_PER_SESSION);
     let for_connections = open_files.saturating_sub(for_sessions).clamp(64, 100_000);
     EdgeConfig {
         allowed_hosts: config.edge.allowed_hosts.clone(),

@@ -15,12 +15,10 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use crate::config::{Config, Runtimes};
 use crate::runtime::{Interpreter, bash, javascript, python};
 use crate::sandbox::probe::{Layer, Report, probe};
-use crate::supervisor::link::{Secret, StoreRoot};
+use crate::supervisor::link::{FDS_PER_SESSION, Secret, StoreRoot};
 use crate::supervisor::{self, MemoryArgument, Parts, Program};
 use crate::{edge, keys, sandbox};
 
-/// Descriptors that a session takes at most, in the supervisor and in the gateway.
-const FDS_PER_SESSION: u64 = 14;
 /// Descriptors for everything else.
 const FDS_BESIDE: u64 = 256;
 /// How long the token of the ready link is good.

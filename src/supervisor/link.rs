@@ -30,6 +30,9 @@ pub const VERSION: u32 = 2;
 pub const MAX_PACKET_BYTES: usize = 64 * 1024;
 /// Descriptors of one packet: those of one sandbox.
 pub const MAX_FDS: usize = 8;
+/// Descriptors that a session takes at most in each of the two processes: those above with their copies, the log's files,
+/// and what is on its way.
+pub const FDS_PER_SESSION: u64 = 14;
 /// Sandboxes handed over and not yet adopted; the supervisor sends no more until some are.
 pub const HANDOVER_WINDOW: usize = 32;
 
