@@ -44,9 +44,9 @@ WITHOUT := $(if $(shell grep -E ' - cgroup .*[ ,]memory' /proc/self/mountinfo),,
 .PHONY: check
 check:
 	cargo nextest run --locked --workspace $(WITHOUT)
-	$(PYTHON) -B -m unittest discover -s tests/driver/python
-	$(PYTHON) -B -m unittest discover -s tests/driver/javascript
-	$(PYTHON) -B -m unittest discover -s tests/driver/bash
+	$(PYTHON) -B scripts/driver_tests.py tests/driver/python
+	$(PYTHON) -B scripts/driver_tests.py tests/driver/javascript
+	$(PYTHON) -B scripts/driver_tests.py tests/driver/bash
 	$(PYTHON) -B scripts/cases.py --binary $(BIN)
 
 lint:
