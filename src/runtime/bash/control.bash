@@ -11,25 +11,11 @@ __repltool_send() { # PAYLOAD: ASCII, or LC_ALL=C is in force
   builtin printf '%08d%s' "${#1}" "$1" >&241 || __repltool_leave 76
 }
 
-__repltool_send_reliable() { # KIND FIELDS
-  builtin local __r_payload
-  ((__repltool[m] += 1))
-  __r_payload="{\"t\":\"$1\",\"m\":${__repltool[m]},$2}"
-  __repltool[kept${__repltool[m]}]=$__r_payload
-  __repltool_send "$__r_payload"
-}
-
 __repltool_forget() { # M: what was sent up to this number is stored
   while ((__repltool[low] <= $1 && __repltool[low] <= __repltool[m])); do
     builtin unset -v "__repltool[kept${__repltool[low]}]"
     __repltool[low]=$((__repltool[low] + 1))
   done
-}
-
-__repltool_done() { # SUCCESS EXCEPTION EXIT_CODE
-  __repltool[last]=${__repltool[n]}
-  __repltool_send_reliable 'done' "\"n\":${__repltool[n]},\"success\":$1,\"result\":null,\"result_text\":null,\
-\"exception\":$2,\"exit_code\":$3,\"truncated\":false,\"end_ns\":0"
 }
 
 # An interrupt counts for an execution that has been sent. One that comes while nothing waits in the socket was for the
@@ -41,8 +27,13 @@ __repltool_note_interrupt() {
   fi
 }
 
+# An execution is taken in a straight line, for somebody waits for it: to call a function is to copy it. What it
+# acknowledges is forgotten after it. Its ends are cut off by their lengths: bash takes quadratic time to look for `*`
+# and something.
 __repltool_receive() { # Leaves an execution in `__repltool`, after it has served all that came before
-  builtin local LC_ALL=C __r_size __r_frame || __repltool_leave 70
+  builtin local __r_size __r_frame __r_n __r_code || __repltool_leave 70
+  # From LC_CTYPE bash comes back in half the time.
+  [[ -z ${LC_ALL-} ]] && builtin local LC_CTYPE=C || builtin local LC_ALL=C || __repltool_leave 70
   while ((1)); do
     __repltool[state]=
     [[ -z ${__repltool[flag]} ]] || builtin read -t 0 -u 241 || __repltool[flag]=
@@ -52,16 +43,41 @@ __repltool_receive() { # Leaves an execution in `__repltool`, after it has serve
     __repltool[state]=taken
     [[ $__r_size == 000[0-9][0-9][0-9][0-9][0-9] ]] || __repltool_leave 76
     builtin read -r -N "$((10#$__r_size))" -u 241 __r_frame || __repltool_leave 0
-    case $__r_frame in
-      '{"t":"exec",'*) __repltool_take_execution "$__r_frame" && builtin return ;;
-      '{"t":"part",'*) __repltool_collect "$__r_frame" ;;
-      '{"t":"ack",'*) __r_frame=${__r_frame#*'"m":'} && __repltool_forget "${__r_frame%\}}" ;;
-      '{"t":"hello",'*) __repltool_greet "$__r_frame" ;;
-      '{"t":"query",'*) __repltool_answer "$__r_frame" ;;
-      '{'*) ;;
-      *) __repltool_leave 76 ;;
-    esac
+    if [[ $__r_frame != '{"t":"exec","n":'* ]]; then
+      __repltool_serve "$__r_frame"
+      builtin continue
+    fi
+    __r_n=${__r_frame:16:20} __r_n=${__r_n%%,*}
+    ((__r_n > __repltool[last])) || builtin continue # a repeat
+    [[ ${__r_frame: -7} == '"none"}' ]] && __repltool[in]=240 || __repltool[in]=242
+    __r_frame=${__r_frame:25+${#__r_n}} __r_frame=${__r_frame%,\"stdin\":*} __r_frame=${__r_frame#*,}
+    __r_code=${__r_frame%,\"ack\":*}
+    __repltool[n]=$__r_n __repltool[ack]=${__r_frame:${#__r_code}+7}
+    if [[ $__r_code == '"code":"'* && $__r_code != *\\* ]]; then
+      __repltool[code]=${__r_code:8:${#__r_code}-9}
+    else
+      __repltool_code '__repltool[code]' "$__r_n" "$__r_code"
+    fi
+    # Only such code can have to do with `set -e` and `set -u`.
+    [[ $__r_code != *set* && $__r_code != *errexit* ]] || __r_lasting+=set
+    builtin return
   done
+}
+
+__repltool_serve() { # FRAME, not an execution
+  case $1 in
+    '{"t":"part",'*) __repltool_collect "$1" ;;
+    '{"t":"ack",'*) __repltool_acknowledged "$1" ;;
+    '{"t":"hello",'*) __repltool_greet "$1" ;;
+    '{"t":"query",'*) __repltool_answer "$1" ;;
+    '{'*) ;;
+    *) __repltool_leave 76 ;;
+  esac
+}
+
+__repltool_acknowledged() { # FRAME
+  builtin local __r_m=${1#*'"m":'}
+  __repltool_forget "${__r_m%\}}"
 }
 
 __repltool_greet() { # FRAME. A gateway looks for these very bytes: the order of keys matters.
@@ -101,21 +117,9 @@ __repltool_code() { # VARIABLE N TEXT
   __repltool[parts_of]= __repltool[text]=
 }
 
-__repltool_take_execution() { # FRAME; fails if it is a repeat
-  builtin local __r_rest __r_head __r_n
-  __r_rest=${1#*'"n":'} __r_n=${__r_rest%%,*}
-  ((__r_n > __repltool[last])) || builtin return 1
-  __r_head=${__r_rest%',"stdin":"'*}
-  [[ ${__r_rest:${#__r_head}} == *none* ]] && __repltool[in]=240 || __repltool[in]=242
-  __r_rest=${__r_head%',"ack":'*} __r_head=${__r_head:${#__r_rest}+7}
-  [[ -z $__r_head ]] || __repltool_forget "$__r_head"
-  __r_rest=${__r_rest#*'"count":'} __repltool[n]=$__r_n
-  __repltool_code '__repltool[code]' "$__r_n" "${__r_rest#*,}"
-}
-
 __repltool_answer() { # FRAME
   builtin declare -F __repltool_reply >&240 || builtin source "$__repltool_home/queries.bash"
-  builtin local __r_rest __r_head __r_n __r_kind __r_cursor=0 __r_code
+  builtin local LC_ALL=C __r_rest __r_head __r_n __r_kind __r_cursor=0 __r_code
   __r_rest=${1%\}}
   __r_head=${__r_rest%',"cursor":'*}
   [[ $__r_head == "$__r_rest" ]] || __r_cursor=${__r_rest:${#__r_head}+10}

@@ -13,7 +13,7 @@
 #
 #     next ── waits for an execution, gives the user's settings back
 #     eval ── the user's code, with the user's descriptors 0, 1 and 2
-#     end  ── shelters from the user's settings, tells the end
+#     end  ── shelters from the user's settings, tells the end, puts the settings by
 #
 # The shell runs it as PROMPT_COMMAND: only there is it interactive enough to live on after SIGINT, and not so much as
 # to print "exit" or "[1] 1234". SIGINT throws away whatever runs, and the shell reads its next command, which loop.bash
@@ -33,7 +33,8 @@ declare -A __repltool=(
   [state]= [flag]=             # taken, running or neither; whether an interrupt came for an execution before it ran
   [code]= [source]= [line]=1   # what is evaluated, the user's part of it if it is not all, the number of its first line
   [ran]= [status]= [failed]= [exit]=0 # how it went, and the `$?` that the next one sees
-  [in]=240 [err]=244
+  [in]=240 [err]=244 [ack]=    # descriptors of the code, the last message that the gateway has stored
+  [next]= [success]= [exception]= [done]= # what is prepared for the end: number and fields of the message, the message
   [back]= [traps]= [builtin]= [flags]= [failing]= # how to bring the user's settings back; see shelter.bash
 )
 
@@ -66,12 +67,15 @@ for __repltool_file in control shelter syntax jsontext; do
 done
 builtin unset -v __repltool_file REPLY
 
+# Nothing is in double quotes here: bash 5.2 crashes at them when `$(` in the user's code has no end.
 declare -r __repltool_end='__repltool[FUNCNEST]=${FUNCNEST-} FUNCNEST=
-\__repltool_check_builtins
+\builtin enable declare local printf trap || \__repltool_reclaim_builtins
+\builtin declare -F builtin && \__repltool_reclaim_builtins
 \builtin trap -p INT ERR RETURN DEBUG >&246
-\builtin trap "" INT
+\builtin trap __repltool_note_interrupt INT
 \builtin trap - DEBUG ERR RETURN
-\__repltool_after'
+\__repltool_report
+\__repltool_put_by'
 declare -r __repltool_cycle='\__repltool_next
 \builtin eval "${__repltool[code]:LINENO=__repltool[line],0}" 0<&"${__repltool[in]}" 1>&243 2>&244 \
   2>&"${__repltool[err]:__repltool[ran]=0}" && __repltool[status]=0 || __repltool[status]=$?
@@ -86,4 +90,7 @@ PS1= PS2= PS4='+ '
 PROMPT_COMMAND=$__repltool_cycle
 builtin readonly -f $(builtin compgen -A function __repltool)
 builtin trap __repltool_note_interrupt INT
-__repltool_send_reliable ready "\"version\":\"${BASH_VERSINFO[0]}.${BASH_VERSINFO[1]}.${BASH_VERSINFO[2]}\""
+__repltool[m]=1
+__repltool[kept1]="{\"t\":\"ready\",\"m\":1,\
+\"version\":\"${BASH_VERSINFO[0]}.${BASH_VERSINFO[1]}.${BASH_VERSINFO[2]}\"}"
+__repltool_send "${__repltool[kept1]}"

@@ -1,16 +1,20 @@
-# What lies around the user's code. `after` puts the user's settings by and tells the end of the execution; `next` waits
-# for the following one and has the settings brought back by commands that are evaluated in one string with the user's
-# code: set -e, set -x or a DEBUG trap that came earlier would see commands of the driver.
+# What lies around the user's code. `report` tells the end of the execution; `put_by` puts the user's settings by, when
+# nobody waits any more; `next` waits for the following execution and has the settings brought back by commands that are
+# evaluated in one string with the user's code: set -e, set -x or a DEBUG trap that came earlier would see commands of
+# the driver.
 
 __repltool_next() {
   exec 0<"$__repltool_home/loop.bash" 1>&240 2>&240
+  builtin local __r_lasting
   builtin unset -v PROMPT_COMMAND
   [[ ${PS1@a} == *r* ]] || PS1=${__repltool[PS1]-}
+  [[ -z ${__repltool[ack]} ]] || __repltool_forget "${__repltool[ack]}"
+  __r_lasting=${__repltool[back]}${__repltool[traps]}${__repltool[builtin]}
   __repltool[line]=1 __repltool[source]= __repltool[status]= __repltool[failed]= __repltool[ran]=
+  __repltool[next]=$((__repltool[m] + 1)) __repltool[success]=true __repltool[exception]=null
   __repltool_receive
-  [[ -z ${__repltool[back]}${__repltool[traps]}${__repltool[builtin]}${__repltool[flag]} ]] &&
-    ! __repltool_may_fail "${__repltool[code]}" || __repltool_prepare
-  __repltool[state]=running __repltool[flag]=
+  [[ -z $__r_lasting${__repltool[flag]} ]] || __repltool_prepare
+  __repltool[state]=running __repltool[flag]= __repltool[builtin]=
   [[ ${FUNCNEST@a} == *r* ]] || FUNCNEST=${__repltool[FUNCNEST]-}
   builtin trap - INT
   builtin return "${__repltool[exit]}"
@@ -61,12 +65,9 @@ __repltool_interrupted() { # Whether an execution was thrown away
   [[ ${__repltool[state]} == running ]]
 }
 
-__repltool_after() {
-  __repltool[back]= __repltool[flags]= __repltool[traps]= __repltool[state]=
-  # `[[` would take ten times as long.
-  builtin test "$SHELLOPTS:$BASHOPTS" = "$__repltool_usual" || __repltool_put_by_options
+__repltool_put_by() { # what can wait until the end has been told
+  __repltool_shelter
   __repltool[failing]=
-  __repltool_report
   [[ ${PS1@a} == *r* ]] || __repltool[PS1]=${PS1-} PS1=
   # What lies in the pipe are the traps that the user had.
   builtin read -t 0 -u 245 && __repltool_put_by_traps
@@ -74,31 +75,52 @@ __repltool_after() {
   PROMPT_COMMAND=$__repltool_cycle
 }
 
+__repltool_shelter() {
+  __repltool_check_builtins
+  # `[[` would take ten times as long.
+  builtin test "$SHELLOPTS:$BASHOPTS" = "$__repltool_usual" || __repltool_put_by_options
+}
+
+# Tells the end. At a usual one only those settings are put by before that could get in the way.
 __repltool_report() {
-  builtin local __r_status __r_exception=null
-  __r_status=${__repltool[status]:-${__repltool[failed]}}
+  [[ ${__repltool[n]@a} == A ]] || __repltool_leave 70
+  __repltool[back]= __repltool[flags]= __repltool[traps]= __repltool[state]= __repltool[exit]=0
+  [[ $- != *[aekuvxCET]* ]] || __repltool_shelter
+  if [[ ${__repltool[status]}${__repltool[ran]} != 00 ]]; then
+    __repltool_shelter
+    __repltool_explain_failure
+    builtin local LC_ALL=C
+  fi
+  __repltool[done]="{\"t\":\"done\",\"m\":${__repltool[next]},\"n\":${__repltool[n]},\
+\"success\":${__repltool[success]},\"result\":null,\"result_text\":null,\"exception\":${__repltool[exception]},\
+\"exit_code\":${__repltool[exit]},\"truncated\":false,\"end_ns\":0}"
+  builtin printf '%08d%s' "${#__repltool[done]}" "${__repltool[done]}" >&241 || __repltool_leave 76
+  __repltool[last]=${__repltool[n]} __repltool[m]=${__repltool[next]} __repltool[code]= __repltool[source]=
+  __repltool[kept${__repltool[m]}]=${__repltool[done]}
+}
+
+__repltool_explain_failure() {
+  builtin local __r_status=${__repltool[status]:-${__repltool[failed]}} __r_exception=null
   # Without descriptors for its redirections the code has not run at all.
   [[ -z ${__repltool[status]} || -n ${__repltool[ran]} ]] || __repltool_leave 70
   if [[ -z $__r_status || -z ${__repltool[status]} && $__r_status == 130 ]]; then
     __r_status=130 __r_exception='{"name":"Interrupted","message":"","traceback":["Interrupted"]}'
-  elif ((__r_status == 2)) || [[ $__r_status == 1 && ${__repltool[code]} == *'=('* ]]; then
+  elif [[ $__r_status == 2 || $__r_status == 1 && ${__repltool[code]} == *'=('* ]]; then
     # These are what bash ends with at a syntax error, but not only then.
-    builtin local LC_ALL=C
     __repltool_find_syntax_error __r_exception "${__repltool[source]:-${__repltool[code]}}"
   fi
-  __repltool[exit]=$__r_status __repltool[code]= __repltool[source]=
-  builtin trap __repltool_note_interrupt INT
-  ((__r_status)) && __repltool_done false "$__r_exception" "$__r_status" || __repltool_done true null 0
+  [[ $__r_status == 0 ]] || __repltool[success]=false
+  __repltool[exit]=$__r_status __repltool[exception]=$__r_exception
 }
 
-# What the driver calls must be what it believes it is.
+# What the driver calls must be what it believes it is. For `builtin` and what a usual end takes `end` has seen to that.
 __repltool_check_builtins() {
-  __repltool[builtin]= __repltool[probe]=
-  builtin enable builtin compgen declare enable eval exec exit kill local printf read return set shopt source test \
-    trap ulimit unset
-  builtin printf -v '__repltool[probe]' sound
-  [[ ${__repltool[probe]}${__repltool[n]@a} == soundA ]] && ! builtin declare -F builtin && ! builtin declare -F exec ||
+  builtin enable builtin compgen eval exec exit kill read return set shopt source test ulimit unset
+  if builtin declare -F exec; then
+    builtin trap '' INT
     __repltool_reclaim_builtins
+    builtin trap __repltool_note_interrupt INT
+  fi
 }
 
 # Takes functions `builtin` and `exec` of the user's away meanwhile: in POSIX mode no function hides `unset`.
@@ -114,13 +136,14 @@ __repltool_reclaim_builtins() {
   __repltool[probe]=
   builtin printf -v '__repltool[probe]' sound
   [[ ${__repltool[probe]} == sound ]] && ! builtin declare -F builtin || __repltool_leave 70
+  builtin enable declare local printf trap
   __repltool[builtin]=${__repltool[defined]}
 }
 
 __repltool_put_by_options() {
-  builtin local __r_name __r_back= __r_flags=
+  builtin local __r_name __r_back __r_flags # without values: under `set -k` they would not be arguments
   builtin local -a __r_names
-  __r_names=()
+  __r_back=${__repltool[back]} __r_flags= __r_names=()
   for __r_name in nocasematch extdebug localvar_inherit; do
     [[ :$BASHOPTS: != *:$__r_name:* ]] || __r_names+=("$__r_name") __r_back+="\\builtin shopt -s $__r_name"$'\n'
   done
@@ -139,7 +162,7 @@ __repltool_put_by_options() {
     [[ -z ${__repltool[failing]} ]] || __r_flags=${__r_flags//E/}
     [[ -z $__r_flags ]] || __r_back+="\\builtin set -$__r_flags"$'\n'
   fi
-  __repltool[back]=$__r_back __repltool[flags]=$__r_flags
+  __repltool[back]=$__r_back __repltool[flags]+=$__r_flags
 }
 
 __repltool_put_by_prompt_command() {

@@ -38,8 +38,11 @@ __repltool_define() {
 }
 
 __repltool_find_syntax_error() { # VARIABLE CODE: an exception, if the code that has failed cannot be parsed
-  builtin local __r_message
-  __repltool_is_complete "$2" && builtin return
+  builtin local LC_ALL=C __r_message
+  builtin trap '' INT
+  __repltool_is_complete "$2"
+  builtin trap __repltool_note_interrupt INT
+  [[ ${__repltool[syntax]} != complete ]] || builtin return
   __repltool_quote __r_message "${__repltool[message]:0:4096}"
   builtin printf -v "$1" %s "{\"name\":\"SyntaxError\",\"message\":$__r_message,\"traceback\":[$__r_message]}"
 }

@@ -1,15 +1,18 @@
 """Starts the real driver over a socket pair and pipes, as a gateway would, for the tests beside this file."""
 
-import json
 import os
 import select
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
-import threading
 import unittest
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from wire import Collected, Wire  # noqa: E402
 
 DRIVER = Path(__file__).resolve().parents[3] / "src/runtime/bash/driver.bash"
 BASH = os.environ.get("DRIVER_BASH", "/usr/bin/bash")
@@ -20,50 +23,17 @@ COMPLAINTS = (
 )
 
 
-class Collected:
-    """What has come out of a pipe so far."""
-
-    def __init__(self, pipe):
-        self.data = b""
-        self._pipe = pipe
-        self._news = threading.Condition()
-        self._thread = threading.Thread(target=self._read, daemon=True)
-        self._thread.start()
-
-    def _read(self):
-        while piece := os.read(self._pipe.fileno(), 65536):
-            with self._news:
-                self.data += piece
-                self._news.notify_all()
-
-    def text(self):
-        with self._news:
-            return self.data.decode()
-
-    def wait_for(self, text):
-        wanted = text.encode()
-        self.wait_until(lambda data: wanted in data, f"{text!r} did not come")
-
-    def wait_until(self, holds, message="it did not come"):
-        with self._news:
-            if not self._news.wait_for(lambda: holds(self.data), DEADLINE):
-                raise AssertionError(f"{message}, but {self.data!r}")
-
-    def drop_complaints(self):
-        """Of bash, that there is no terminal; a gateway throws away all that comes before `ready`."""
-        self.wait_until(lambda data: data == COMPLAINTS)
-        self.data = b""
-
-    def finish(self):
-        self._thread.join(DEADLINE)
-        self._pipe.close()
+def drop_complaints(collected):
+    """Of bash, that there is no terminal; a gateway throws away all that comes before `ready`."""
+    collected.wait_until(lambda data: data == COMPLAINTS)
+    collected.forget()
 
 
-class Kernel:
+class Kernel(Wire):
     def __init__(self, cwd):
-        self.control, theirs = socket.socketpair()
-        self.control.settimeout(DEADLINE)
-        self.inbox = b""
+        control, theirs = socket.socketpair()
+        control.settimeout(DEADLINE)
+        super().__init__(control)
         stdin, self.stdin = os.pipe()
         self.process = subprocess.Popen(
             [BASH, "-c", 'exec 3<&"$1"-; shift; exec "$@"', "start", str(theirs.fileno()), BASH]
@@ -78,35 +48,9 @@ class Kernel:
         )
         theirs.close()
         os.close(stdin)
-        self.stdout, self.stderr = Collected(self.process.stdout), Collected(self.process.stderr)
+        self.stdout, self.stderr = Collected(self.process.stdout, DEADLINE), Collected(self.process.stderr, DEADLINE)
         self.executions = 0
         self.status = None
-
-    def send(self, **message):
-        self.send_raw(json.dumps(message, ensure_ascii=False, separators=(",", ":")).encode())
-
-    def send_raw(self, payload):
-        self.control.sendall(b"%08d%b" % (len(payload), payload))
-
-    def receive(self):
-        """The next message, or None at the end."""
-        header = self.receive_bytes(8)
-        return header and json.loads(self.receive_bytes(int(header)))
-
-    def receive_bytes(self, size):
-        while len(self.inbox) < size:
-            if not self.receive_more():
-                return None
-        data, self.inbox = self.inbox[:size], self.inbox[size:]
-        return data
-
-    def receive_more(self):
-        try:
-            piece = self.control.recv(65536)
-        except ConnectionResetError:  # it ended with something unread
-            piece = b""
-        self.inbox += piece
-        return bool(piece)
 
     def start(self, code, stdin="none"):
         self.executions += 1
@@ -183,7 +127,7 @@ class DriverCase(unittest.TestCase):
         self.assertEqual((ready["t"], ready["m"]), ("ready", 1), kernel.stderr.text())
         if acknowledge:
             kernel.send(t="ack", m=1)
-        kernel.stderr.drop_complaints()
+        drop_complaints(kernel.stderr)
         return kernel
 
     def status(self, code, **options):
