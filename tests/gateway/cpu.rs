@@ -85,6 +85,37 @@ async fn usage_agrees_with_what_linux_tells_the_program() {
     assert!(small.usage.peak_memory_bytes < 120 << 20 && small.usage.cpu_time_ms < 500, "{:?}", small.usage);
 }
 
+/// CPU time of a process so far, in milliseconds, as the host counts it: proc(5), in ticks of 10 ms.
+fn cpu_ms_of(pid: u32) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("it runs");
+    let fields: Vec<&str> = stat.rsplit(')').next().expect("fields").split_ascii_whitespace().collect();
+    let ticks = |at: usize| fields[at].parse::<u64>().expect("a number");
+    (ticks(11) + ticks(12)) * 10
+}
+
+#[tokio::test]
+async fn usage_agrees_with_what_the_host_counts() {
+    let server = Server::start().await;
+    let client = server.client();
+    let id = python(&client, json!({})).await;
+    run(&client, &id, "import time").await;
+    let interpreter = descendants(server.pid())
+        .into_iter()
+        .find(|pid| {
+            let arguments = std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            arguments.contains("/run/repltool/driver.py")
+        })
+        .expect("an interpreter runs");
+    for seconds in [0.3, 1.0, 0.6] {
+        let before = cpu_ms_of(interpreter);
+        let text = format!("t = time.process_time()\nwhile time.process_time() < t + {seconds}: int()");
+        let result = run(&client, &id, &text).await;
+        let outside = cpu_ms_of(interpreter) - before;
+        let told = result.usage.cpu_time_ms;
+        assert!(told.abs_diff(outside) <= 40 + outside / 10, "{told} ms told, {outside} ms by the host's count");
+    }
+}
+
 #[tokio::test]
 async fn cpu_time_between_executions_costs_the_interpreter_and_says_so() {
     let server = Server::start().await;
