@@ -100,3 +100,18 @@ async fn files_and_questions_work_with_the_next_gateway() {
     assert_eq!(completion.matches, ["kept_variable"]);
     assert!(client.execute(&id, &code("kept_variable")).await.expect("served").success);
 }
+
+#[tokio::test]
+async fn an_interpreter_that_does_not_answer_the_next_gateway_is_given_up() {
+    let server = Server::start().await;
+    let client = server.client();
+    let id = python(&client, json!({})).await;
+    let stop = "import os, threading\nthreading.Timer(0.2, os.kill, (os.getpid(), 19)).start()";
+    assert!(run(&client, &id, stop).await.success);
+    tokio::time::sleep(std::time::Duration::from_millis(600)).await;
+    server.crash_gateway().await;
+    let waited = run(&client, &id, "1").await;
+    assert_eq!(waited.exception.map(|it| it.name).as_deref(), Some("StateLost"));
+    let next = run(&client, &id, "6 * 7").await;
+    assert_eq!((next.result.0.get(), next.state_lost), ("42", true));
+}

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::Actor;
 use super::kernel::Job;
 use super::limits;
-use super::running::{ASK_LIMIT, Cause, Finished, GRACE, Repeat, Running, state_lost};
+use super::running::{ANSWER_LIMIT, ASK_LIMIT, Cause, Finished, GRACE, Repeat, Running, state_lost};
 use crate::runtime::control::{Done, ToDriver};
 use crate::runtime::{Kernel, Used};
 use crate::session::admission::Ticket;
@@ -21,7 +21,7 @@ use crate::supervisor::monotonic_ns;
 impl Actor {
     /// Starts what waits, if the kernel is free and everything before is settled.
     pub(super) fn start_next(&mut self) {
-        let settled = self.asked.is_none() && self.stalled.is_none() && !self.synchronising && !self.replacing;
+        let settled = self.asked.is_none() && self.stalled.is_none() && self.synchronising.is_none() && !self.replacing;
         if !settled || self.running.is_some() || self.asking.is_some() {
             return;
         }
@@ -84,7 +84,7 @@ impl Actor {
     /// Asks the driver where it stands; nothing starts before it has said so.
     fn synchronise(&mut self) {
         let Some(kernel) = &mut self.kernel else { return };
-        self.synchronising = true;
+        self.synchronising = Some(Instant::now() + ANSWER_LIMIT);
         if let Err(error) = kernel.synchronise(std::mem::take(&mut self.reap)) {
             self.driver_fault(&error);
         }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use tokio::time::Instant;
 
-use super::running::GRACE;
+use super::running::{ANSWER_LIMIT, GRACE};
 use super::stdin::Feed;
 use super::{Actor, Running};
 use crate::runtime::control::{ControlError, FIRST_QUERY, FromDriver};
@@ -99,7 +99,7 @@ impl Actor {
         let kernel = self.kernel.take();
         let (status, used) = kernel.as_ref().map_or((None, Used::default()), |it| (it.exit_status(), it.used()));
         (self.asked, self.kill_at) = (None, None);
-        (self.synchronising, self.fence, self.reap, self.replacing) = (false, false, false, false);
+        (self.synchronising, self.fence, self.reap, self.replacing) = (None, false, false, false);
         self.feed = Feed::default();
         self.lose_query();
         self.lose_file_asks();
@@ -168,7 +168,7 @@ impl Actor {
         }
         let synchronised = kernel.synchronise(false);
         self.kernel = Some(kernel);
-        self.synchronising = true;
+        self.synchronising = Some(Instant::now() + ANSWER_LIMIT);
         for (at, (ticket, fingerprint)) in self.take_pending(&found, known).into_iter().enumerate() {
             let after = Seq(found.pending[at].queued.0.saturating_sub(1));
             match &found.pending[at].begun {
@@ -189,7 +189,7 @@ impl Actor {
 
     /// The driver has said where it stands: either it has ended what runs, and repeats that next, or it never heard of it.
     fn on_hello(&mut self, last: u64) {
-        self.synchronising = false;
+        self.synchronising = None;
         match &self.running {
             Some(running) if running.count > last => self.send_code(),
             Some(_) => {}

@@ -21,6 +21,7 @@ mod output;
 mod queries;
 mod running;
 mod stdin;
+mod timers;
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -111,13 +112,13 @@ pub(crate) struct Actor {
     asked: Option<(u64, Instant)>,
     /// The driver is given up: its sandbox is killed at this instant, if it has not ended by itself.
     kill_at: Option<Instant>,
-    /// The driver of an earlier gateway has not said yet where it stands.
-    synchronising: bool,
+    /// The driver has not said yet where it stands, and, if nothing runs, has until then.
+    synchronising: Option<Instant>,
     /// An interrupt was sent: the driver is to say that it is past it, before it gets anything else.
     fence: bool,
     /// Its children were killed: with that it is told so.
     reap: bool,
-    /// The interpreter is killed for a limit between executions.
+    /// The interpreter is being killed while nothing runs: nothing starts before the next one is there.
     replacing: bool,
     /// Bytes of output since the last execution ended.
     idle_kept: u64,
@@ -175,7 +176,7 @@ impl Actor {
             running: None,
             asked: None,
             kill_at: None,
-            synchronising: false,
+            synchronising: None,
             fence: false,
             reap: false,
             replacing: false,
@@ -245,39 +246,6 @@ impl Actor {
             if self.is_expired() {
                 return self.expire().await;
             }
-        }
-    }
-
-    /// The earliest instant at which something is due.
-    fn next_timer(&self) -> Option<Instant> {
-        let stalled = self.stalled.map(|(_, retry)| retry);
-        let running = self.running.as_ref().filter(|_| self.stalled.is_none()).and_then(Running::next_deadline);
-        let asked = self.asked.map(|(_, limit)| limit);
-        let fault = self.kill_at;
-        let idle = (!self.book.is_busy()).then(|| self.last_activity + self.settings.idle_timeout);
-        let drain = self.draining.as_ref().map(|(deadline, _)| *deadline);
-        let (query, file) = (self.query_deadline(), self.file_deadline());
-        [stalled, running, asked, fault, idle, drain, query, file].into_iter().flatten().min()
-    }
-
-    fn on_timer(&mut self) {
-        let now = Instant::now();
-        if self.stalled.is_some_and(|(_, retry)| now >= retry) {
-            self.unstall();
-        }
-        if self.asked.is_some_and(|(_, limit)| now >= limit) {
-            tracing::warn!("init does not answer; the sandbox is killed");
-            self.asked = None;
-            self.kill();
-        }
-        if self.kill_at.is_some_and(|at| now >= at) {
-            self.kill_at = None;
-            self.kill();
-        }
-        self.enforce_queries(now);
-        self.enforce_files(now);
-        if self.stalled.is_none() {
-            self.enforce(now);
         }
     }
 

@@ -23,6 +23,8 @@ const AGAIN_SHELL: Repeat = Repeat { times: 2, pause: Duration::from_millis(60) 
 const AGAIN_SHELL_AT_LIMIT: Repeat = Repeat { times: 11, pause: Duration::from_millis(20) };
 /// How long init may take to answer, and a process to be killed.
 pub(super) const ASK_LIMIT: Duration = Duration::from_secs(2);
+/// How long a driver that runs nothing may take to say where it stands.
+pub(super) const ANSWER_LIMIT: Duration = Duration::from_secs(5);
 
 /// Why an execution is stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
