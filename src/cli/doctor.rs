@@ -55,8 +55,8 @@ fn in_words(tier: Tier) -> (&'static str, &'static str) {
         Tier::A => ("tier A", "Every wall stands, and cgroups hold memory and processes to their limits."),
         Tier::B => (
             "tier B",
-            "Every wall stands. Without a memory cgroup, the limit on memory holds for the address space of each process by \
-             itself, and its use is reported as 0.",
+            "Every wall stands. Without a memory cgroup, an rlimit holds each process, and the server watches all of a \
+             session together.",
         ),
         Tier::C => (
             "tier C",

@@ -95,7 +95,7 @@ pub mod names {
 pub enum Tier {
     /// All namespaces, Landlock, seccomp, and a memory cgroup.
     A,
-    /// As A, but without a memory cgroup: the limit on memory holds for the address space of each process by itself.
+    /// As A, but without a memory cgroup: an rlimit holds each process, and the supervisor watches all together.
     B,
     /// No namespaces, but Landlock with scopes, seccomp and a uid for each session: this version makes no sandboxes of that.
     C,
