@@ -59,7 +59,7 @@ const FILE: &[Route] = &[
     (Method::DELETE, Endpoint::RemoveFile, Access::Scope(Scope::Execute)),
 ];
 
-static ROUTES: [(&str, &[Route]); 18] = [
+static ROUTES: &[(&str, &[Route])] = &[
     ("/healthz", &[(Method::GET, Endpoint::Healthy, Access::Public)]),
     ("/readyz", &[(Method::GET, Endpoint::Ready, Access::Public)]),
     (
@@ -108,7 +108,7 @@ pub(super) struct Routes(matchit::Router<&'static [Route]>);
 impl Routes {
     pub(super) fn new() -> Self {
         let mut router = matchit::Router::new();
-        for (path, routes) in &ROUTES {
+        for (path, routes) in ROUTES {
             router.insert(*path, *routes).expect("the paths of the table differ");
         }
         Self(router)
