@@ -12,6 +12,7 @@ use crate::event::{Event, LoggedEvent, StreamName};
 use crate::frame::{ClientFrame, Notice, ServerFrame};
 use crate::ids::{ExecutionId, IdError, RequestId, Seq};
 use crate::rest::MAX_MESSAGE_BYTES;
+use crate::token::BearerToken;
 
 /// The longest `detail` of a [`DecodeError::Malformed`], in characters: it may quote what the client sent.
 const MAX_DETAIL_CHARS: usize = 300;
@@ -56,11 +57,12 @@ struct Message {
     data: Option<String>,
     eof: bool,
     cursor: Option<u64>,
+    token: Option<BearerToken>,
     given: Vec<&'static str>,
     unknown: Option<String>,
 }
 
-const FIELDS: [&str; 8] = ["type", "id", "code", "timeout_ms", "stdin", "data", "eof", "cursor"];
+const FIELDS: [&str; 9] = ["type", "id", "code", "timeout_ms", "stdin", "data", "eof", "cursor", "token"];
 
 impl<'de> Deserialize<'de> for Message {
     fn deserialize<D: de::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -97,7 +99,8 @@ impl<'de> Visitor<'de> for MessageVisitor {
                 "stdin" => message.stdin = value(name, &mut map)?,
                 "data" => message.data = value(name, &mut map)?,
                 "eof" => message.eof = value(name, &mut map)?,
-                _ => message.cursor = value(name, &mut map)?,
+                "cursor" => message.cursor = value(name, &mut map)?,
+                _ => message.token = value(name, &mut map)?,
             }
         }
         Ok(message)
@@ -150,6 +153,10 @@ impl Message {
             "terminate" => {
                 self.allow(&kind, &["id"])?;
                 ClientFrame::Terminate { id: self.id::<RequestId>()? }
+            }
+            "auth" => {
+                self.allow(&kind, &["token", "id"])?;
+                ClientFrame::Auth { id: self.id::<RequestId>()?, token: self.token.ok_or("missing field `token`")? }
             }
             "ping" => {
                 self.allow(&kind, &["id"])?;

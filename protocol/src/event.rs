@@ -4,11 +4,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
+use ts_rs::TS;
 
 use crate::ids::{ExecutionId, Seq};
 
 /// An event with its place in the log; on the wire one flat object with `type` and `seq`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema, TS)]
 pub struct LoggedEvent {
     /// Grows within a session, also across a restart of the gateway.
     pub seq: Seq,
@@ -18,7 +19,7 @@ pub struct LoggedEvent {
 }
 
 /// What can happen in a session.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Event {
     /// An execution was accepted; it is stored and will run or end.
@@ -49,8 +50,10 @@ pub enum Event {
         /// The execution that showed it; null while nothing runs.
         id: Option<ExecutionId>,
         /// MIME type to value; binary types in base64.
+        #[ts(type = "Record<string, unknown>")]
         data: BTreeMap<String, serde_json::Value>,
         /// Hints for showing it.
+        #[ts(type = "Record<string, unknown>")]
         metadata: BTreeMap<String, serde_json::Value>,
     },
     /// The program asks for a line of input.
@@ -85,7 +88,7 @@ impl Event {
 }
 
 /// One of the two output streams.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(rename_all = "snake_case")]
 pub enum StreamName {
     /// Standard output.
@@ -95,7 +98,7 @@ pub enum StreamName {
 }
 
 /// Whether a session can be used.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(rename_all = "snake_case")]
 pub enum SessionStatus {
     /// Usable.
@@ -109,7 +112,7 @@ pub enum SessionStatus {
 }
 
 /// What the interpreter does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(rename_all = "snake_case")]
 pub enum ExecutionState {
     /// The interpreter boots.
@@ -121,7 +124,7 @@ pub enum ExecutionState {
 }
 
 /// Why a `status` event was told.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(rename_all = "snake_case")]
 pub enum StatusReason {
     /// A fresh interpreter took the place of the old one.
@@ -139,7 +142,7 @@ pub enum StatusReason {
 }
 
 /// What became of a session's variables in a recovery.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(rename_all = "snake_case")]
 pub enum Recovered {
     /// The successful executions of the history were run again.
@@ -149,7 +152,7 @@ pub enum Recovered {
 }
 
 /// How an execution ended: all of ExecutionResult but its two texts and its displays, which the log holds as events.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema, TS)]
 pub struct Outcome {
     /// The execution.
     pub id: ExecutionId,
@@ -159,6 +162,7 @@ pub struct Outcome {
     pub success: bool,
     /// The value of a trailing expression: JSON if the value is exactly JSON, else its printed form.
     #[schemars(with = "serde_json::Value")]
+    #[ts(type = "unknown")]
     pub result: RawJson,
     /// The printed form of that value, when there is one; at most 64 KiB.
     pub result_text: Option<String>,
@@ -214,7 +218,7 @@ impl PartialEq for RawJson {
 }
 
 /// An uncaught exception.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
 pub struct Exception {
     /// The name of its class, or one of ours: `StateLost`.
     pub name: String,
@@ -225,7 +229,7 @@ pub struct Exception {
 }
 
 /// The limits that can end an execution.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(rename_all = "snake_case")]
 pub enum Limit {
     /// `timeout_ms`.
@@ -241,7 +245,7 @@ pub enum Limit {
 }
 
 /// A rule of the sandbox that was broken.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
 pub struct Violation {
     /// Which rule, for example `import`.
     pub rule: String,
@@ -252,7 +256,7 @@ pub struct Violation {
 }
 
 /// Who refused what was tried.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(rename_all = "snake_case")]
 pub enum ViolationLayer {
     /// Advice: the import policy or the screening of code.
@@ -262,7 +266,7 @@ pub enum ViolationLayer {
 }
 
 /// What an execution used, all its processes together.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
 pub struct Usage {
     /// CPU time, user and system, in milliseconds.
     pub cpu_time_ms: u64,

@@ -2,12 +2,13 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use ts_rs::TS;
 
 /// The largest `limit` of a list of files, and the limit where a request names none.
 pub const MAX_FILES: u64 = 10_000;
 
 /// Body of `GET /sessions/{id}/files`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
 pub struct FileList {
     /// What there is, folders before what is in them, in the order of names.
     pub files: Vec<FileEntry>,
@@ -17,7 +18,7 @@ pub struct FileList {
 }
 
 /// One of them.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
 pub struct FileEntry {
     /// Relative to the working directory. A name that is no UTF-8 has U+FFFD where it is none, and cannot be asked for.
     pub path: String,
@@ -30,7 +31,7 @@ pub struct FileEntry {
 }
 
 /// What a name stands for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(rename_all = "snake_case")]
 pub enum FileKind {
     /// A regular file: the only kind that can be read.

@@ -1,20 +1,30 @@
 //! The messages of the WebSocket, subprotocol `repltool.v1`: JSON text, one frame a message.
 
+use std::time::Duration;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use ts_rs::TS;
 
 use crate::event::LoggedEvent;
 use crate::ids::{ExecutionId, RequestId, Seq};
 use crate::query::Reply;
 use crate::rest::{FieldError, ProblemCode, Session};
+use crate::token::BearerToken;
 
 /// The subprotocol every client must offer.
 pub const SUBPROTOCOL: &str = "repltool.v1";
+/// How often the server pings a peer, with a ping of the WebSocket.
+pub const PING_INTERVAL: Duration = Duration::from_secs(20);
+/// How long a peer may give no sign of life before its socket is closed.
+pub const MAX_SILENCE: Duration = Duration::from_secs(60);
+/// Malformed messages that close a socket with 1008.
+pub const MAX_FAULTS: u32 = 10;
 /// A browser puts its token into a second subprotocol that begins so.
 pub const BEARER_PREFIX: &str = "bearer.";
 
 /// What a client sends.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 pub enum ClientFrame {
     /// Runs code; answered by events that carry the id, or by a `problem`.
@@ -87,6 +97,15 @@ pub enum ClientFrame {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         cursor: Option<u64>,
     },
+    /// Puts a fresh token of the same subject in the place of the one in force. With an `id` it is answered by
+    /// `authenticated`, or by a `problem`, after which the old token stays in force.
+    Auth {
+        /// The token.
+        token: BearerToken,
+        /// Comes back in the answer; without one only a refusal is told.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        id: Option<RequestId>,
+    },
     /// Asks for a `pong`.
     Ping {
         /// Comes back in the `pong`.
@@ -96,12 +115,12 @@ pub enum ClientFrame {
 
 impl ClientFrame {
     /// Every value of `type`.
-    pub const TYPES: [&'static str; 9] =
-        ["execute", "stdin", "interrupt", "restart", "terminate", "complete", "inspect", "is_complete", "ping"];
+    pub const TYPES: [&'static str; 10] =
+        ["execute", "stdin", "interrupt", "restart", "terminate", "complete", "inspect", "is_complete", "auth", "ping"];
 }
 
 /// What the server sends.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema, TS)]
 #[serde(untagged)]
 pub enum ServerFrame {
     /// An event of the log.
@@ -111,7 +130,7 @@ pub enum ServerFrame {
 }
 
 /// Messages that belong to one socket and not to the log.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Notice {
     /// The first message.
@@ -128,6 +147,13 @@ pub enum Notice {
         /// The answer, in the shape that its question has.
         #[serde(flatten)]
         reply: Reply,
+    },
+    /// Answers `auth`: the token is in force.
+    Authenticated {
+        /// As in the `auth`.
+        id: RequestId,
+        /// When the token expires, RFC 3339 in UTC; the socket is closed some seconds later.
+        expires_at: String,
     },
     /// Answers `ping`.
     Pong {
@@ -157,7 +183,7 @@ pub enum Notice {
 
 impl Notice {
     /// Every value of `type`.
-    pub const TYPES: [&'static str; 5] = ["ready", "reply", "pong", "gap", "problem"];
+    pub const TYPES: [&'static str; 6] = ["ready", "reply", "authenticated", "pong", "gap", "problem"];
 }
 
 /// Whether a field that is false by default can be left out.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use ts_rs::TS;
 
 /// Why a text is no identifier. The message is fit for the `detail` of a problem document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -24,7 +25,8 @@ macro_rules! text_id {
         #[doc = $doc]
         ///
         /// Cheap to clone: the text is shared.
-        #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, TS)]
+        #[ts(type = "string")]
         pub struct $name(Arc<str>);
 
         impl $name {
@@ -81,28 +83,28 @@ fn is_client_id(text: &str) -> bool {
 
 text_id!(
     SessionId,
-    "Names a session: `^[a-zA-Z0-9]{8,32}$`. The server makes 22 characters, 131 random bits.",
+    " Names a session: `^[a-zA-Z0-9]{8,32}$`. The server makes 22 characters, 131 random bits.",
     "^[a-zA-Z0-9]{8,32}$",
     IdError::Session,
     |text| (8..=32).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_alphanumeric())
 );
 text_id!(
     ExecutionId,
-    "Names an execution within its session: 1 to 64 of `[A-Za-z0-9_.-]`, chosen by the client or made by the server.",
+    " Names an execution within its session: 1 to 64 of `[A-Za-z0-9_.-]`, chosen by the client or made by the server.",
     "^[A-Za-z0-9_.-]{1,64}$",
     IdError::Client,
     is_client_id
 );
 text_id!(
     RequestId,
-    "Names a request on one socket, so that its answer can be told apart: 1 to 64 of `[A-Za-z0-9_.-]`.",
+    " Names a request on one socket, so that its answer can be told apart: 1 to 64 of `[A-Za-z0-9_.-]`.",
     "^[A-Za-z0-9_.-]{1,64}$",
     IdError::Client,
     is_client_id
 );
 
 /// The place of an event in its session's log. It only grows during the life of a session; numbers may be skipped.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema, TS)]
 pub struct Seq(pub u64);
 
 impl Seq {

@@ -13,3 +13,5 @@ pub mod ids;
 pub mod query;
 pub mod rest;
 pub mod schema;
+pub mod token;
+pub mod typescript;

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use ts_rs::TS;
 
 /// What a client asks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(rename_all = "snake_case")]
 pub enum QueryKind {
     /// What could stand at the cursor.
@@ -18,7 +19,7 @@ pub enum QueryKind {
 }
 
 /// Body of `POST /sessions/{id}/complete`, `/inspect` and `/is_complete`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(deny_unknown_fields)]
 pub struct CodeRequest {
     /// The code that is asked about, in characters.
@@ -30,7 +31,7 @@ pub struct CodeRequest {
 }
 
 /// An answer, in the shape that its question has.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(untagged)]
 pub enum Reply {
     /// To [`QueryKind::Complete`].
@@ -42,7 +43,7 @@ pub enum Reply {
 }
 
 /// What could stand at the cursor.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
 pub struct Completion {
     /// Each takes the place of the text between the two cursors; at most 500.
     pub matches: Vec<String>,
@@ -53,7 +54,7 @@ pub struct Completion {
 }
 
 /// What is known of the thing at the cursor.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
 pub struct Inspection {
     /// Whether anything is.
     pub found: bool,
@@ -62,7 +63,7 @@ pub struct Inspection {
 }
 
 /// Whether code can be run as it is.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
 pub struct Completeness {
     /// The verdict.
     pub status: CompletenessStatus,
@@ -72,7 +73,7 @@ pub struct Completeness {
 }
 
 /// The verdict on whether code can be run as it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(rename_all = "snake_case")]
 pub enum CompletenessStatus {
     /// It can.

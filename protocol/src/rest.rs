@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use ts_rs::TS;
 
 use crate::event::{Exception, ExecutionState, Limit, Outcome, RawJson, SessionStatus, Usage, Violation};
 use crate::ids::{ExecutionId, SessionId};
@@ -22,7 +23,7 @@ pub const MAX_PAGE: u64 = 1000;
 pub const DEFAULT_PAGE: u64 = 100;
 
 /// The languages of sessions. `shell` is a synonym of `bash` and is shown as it was given.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(rename_all = "snake_case")]
 pub enum Language {
     /// CPython 3.11 or later.
@@ -36,7 +37,7 @@ pub enum Language {
 }
 
 /// How much the sandbox allows.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(rename_all = "snake_case")]
 pub enum SandboxMode {
     /// No files, no network, no processes.
@@ -49,7 +50,7 @@ pub enum SandboxMode {
 }
 
 /// What a session may use. Each field has its own default and bounds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(default, deny_unknown_fields)]
 pub struct ResourceLimits {
     /// CPU seconds of one execution, all its processes together.
@@ -73,27 +74,30 @@ impl Default for ResourceLimits {
 }
 
 /// Body of `POST /sessions`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(deny_unknown_fields)]
 pub struct SessionConfig {
     /// Programming language.
     pub language: Language,
     /// Sandbox level.
     #[serde(default)]
+    #[ts(optional, as = "Option<_>")]
     pub sandbox_mode: SandboxMode,
     /// Environment variables of the interpreter.
     #[serde(default)]
+    #[ts(optional, as = "Option<_>")]
     pub environment: BTreeMap<String, String>,
     /// A path inside the session's own directory, made if it is not there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub working_directory: Option<String>,
     /// What the session may use.
     #[serde(default)]
+    #[ts(optional, as = "Option<crate::typescript::SomeLimits>")]
     pub resource_limits: ResourceLimits,
 }
 
 /// A session as its owner sees it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
 pub struct Session {
     /// Names the session.
     pub session_id: SessionId,
@@ -122,7 +126,7 @@ pub struct Session {
 }
 
 /// Body of `GET /sessions`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
 pub struct SessionList {
     /// All there are.
     pub total: u64,
@@ -135,7 +139,7 @@ pub struct SessionList {
 }
 
 /// Body of `POST /sessions/{id}/execute`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(deny_unknown_fields)]
 pub struct ExecutionRequest {
     /// If given, the session in the path.
@@ -157,7 +161,7 @@ pub struct ExecutionRequest {
 }
 
 /// What a blocking execution answers.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema, TS)]
 pub struct ExecutionResult {
     /// The session.
     pub session_id: SessionId,
@@ -173,6 +177,7 @@ pub struct ExecutionResult {
     pub error: String,
     /// See [`Outcome::result`].
     #[schemars(with = "serde_json::Value")]
+    #[ts(type = "unknown")]
     pub result: RawJson,
     /// See [`Outcome::result_text`].
     pub result_text: Option<String>,
@@ -237,16 +242,18 @@ impl ExecutionResult {
 }
 
 /// One rich output.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema, TS)]
 pub struct Display {
     /// MIME type to value; binary types in base64.
+    #[ts(type = "Record<string, unknown>")]
     pub data: BTreeMap<String, serde_json::Value>,
     /// Hints for showing it.
+    #[ts(type = "Record<string, unknown>")]
     pub metadata: BTreeMap<String, serde_json::Value>,
 }
 
 /// Body of `GET /sessions/{id}/history`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
 pub struct History {
     /// The session.
     pub session_id: SessionId,
@@ -261,7 +268,7 @@ pub struct History {
 }
 
 /// A past execution.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
 pub struct HistoryEntry {
     /// The execution.
     pub execution_id: ExecutionId,
@@ -284,7 +291,7 @@ pub struct HistoryEntry {
 }
 
 /// Body of `POST /sessions/{id}/interrupt`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(deny_unknown_fields)]
 pub struct InterruptRequest {
     /// Which execution; absent: the one that runs now.
@@ -293,7 +300,7 @@ pub struct InterruptRequest {
 }
 
 /// Body of `POST /sessions/{id}/stdin`. One of the two fields is needed.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(deny_unknown_fields)]
 pub struct StdinRequest {
     /// What the program that runs is to read; lines end with `\n`.
@@ -305,7 +312,7 @@ pub struct StdinRequest {
 }
 
 /// A refused request, RFC 9457.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
 pub struct Problem {
     /// `about:blank`, or a documented URI.
     #[serde(rename = "type")]
@@ -326,7 +333,7 @@ pub struct Problem {
 }
 
 /// A wrong field.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
 pub struct FieldError {
     /// Its path, for example `resource_limits.max_memory_mb`.
     pub field: String,
@@ -335,7 +342,7 @@ pub struct FieldError {
 }
 
 /// What went wrong, for programs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(rename_all = "snake_case")]
 pub enum ProblemCode {
     /// 400

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 /// The shortest secret, in bytes: that of the hash.
 pub const MIN_SECRET_BYTES: usize = 32;
 /// The longest token, in bytes.
-pub const MAX_TOKEN_BYTES: usize = 8 * 1024;
+pub const MAX_TOKEN_BYTES: usize = repltool_protocol::token::MAX_TOKEN_BYTES;
 /// The longest subject, in characters.
 pub const MAX_SUBJECT_CHARS: usize = 256;
 

@@ -70,9 +70,8 @@ pub(super) async fn execute(mut call: Call, id: &str) -> Result<Answer, Fault> {
     let accepted = handle.execute(execute).await.map_err(|refusal| refused(&handle, refusal))?;
     if let Some(format) = format {
         let cursor = handle.log().cursor(Some(accepted.after));
-        return Ok(
-            Feed::new(cursor, format, FeedScope::Execution { id: accepted.id, log: handle.log().clone() }).answer()
-        );
+        let scope = FeedScope::Execution { id: accepted.id, log: handle.log().clone() };
+        return Ok(Feed::new(cursor, format, scope).held_by(call.principal).answer());
     }
     let it = collect(handle.log(), accepted.after, &accepted.id).await?;
     if it.outcome.state_lost {

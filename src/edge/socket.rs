@@ -9,12 +9,13 @@
 
 mod closing;
 mod command;
+mod pulse;
+mod renewal;
 mod source;
 
 use std::future::poll_fn;
 use std::pin::pin;
 use std::task::Poll;
-use std::time::Duration;
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
@@ -26,7 +27,6 @@ use repltool_protocol::frame::Notice;
 use repltool_protocol::ids::Seq;
 use repltool_protocol::rest::MAX_MESSAGE_BYTES;
 use tokio::net::TcpStream;
-use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Error as WsError, Message, Utf8Bytes};
@@ -35,9 +35,11 @@ use tokio_util::sync::CancellationToken;
 use self::closing::Ending;
 pub(super) use self::closing::refuse;
 use self::command::Answered;
+use self::pulse::{Beat, Pulse};
+use self::renewal::lapsed;
 use self::source::Source;
+use super::Connection;
 use super::auth::Principal;
-use super::stream::lapse;
 use crate::session::log::{Item, LogError};
 use crate::session::{End, SessionHandle};
 
@@ -51,10 +53,6 @@ const READ_BUFFER_BYTES: usize = 4096;
 const PENDING: usize = 16;
 /// Answers that the peer has not taken yet, in bytes; beyond it the peer is not listened to, and waits.
 const MAX_OWED_BYTES: usize = 64 * 1024;
-/// How often the peer is pinged.
-const PING_EVERY: Duration = Duration::from_secs(20);
-/// How long a peer may be silent. It is looked at with each ping.
-const MAX_SILENCE: Duration = Duration::from_secs(60);
 
 type Wire = WebSocketStream<TcpStream>;
 
@@ -62,17 +60,18 @@ type Wire = WebSocketStream<TcpStream>;
 #[derive(Debug)]
 pub(super) struct Attachment {
     pub(super) handle: SessionHandle,
+    /// As the handshake had it; a fresh token may have taken its place since.
     pub(super) principal: Principal,
     /// The last event the client has seen, or is not to see.
     pub(super) after: Seq,
 }
 
 /// Serves a socket until the session or the token ends, the server drains, or the peer goes away.
-pub(super) async fn serve(stream: TcpStream, early: Bytes, attachment: &Attachment, drain: &CancellationToken) {
+pub(super) async fn serve(connection: &Connection, stream: TcpStream, early: Bytes, attachment: &Attachment) {
     let session = &attachment.handle.identity().id;
     tracing::debug!(%session, subject = attachment.principal.subject, "a socket is attached");
-    let mut socket = Socket::new(wire(stream, early).await, attachment);
-    let ending = socket.run(drain).await;
+    let mut socket = Socket::new(wire(stream, early).await, connection, attachment);
+    let ending = socket.run(&connection.shared.drain).await;
     tracing::debug!(%session, ?ending, "a socket is detached");
     closing::close(socket.wire, ending).await;
 }
@@ -89,7 +88,12 @@ async fn wire(stream: TcpStream, early: Bytes) -> Wire {
 
 struct Socket<'a> {
     wire: Wire,
+    connection: &'a Connection,
     attachment: &'a Attachment,
+    /// Whose token is in force.
+    principal: Principal,
+    /// Ends with that token.
+    lapsed: BoxFuture<'static, ()>,
     source: Source,
     /// Commands in the order in which they came; each gives its answer once.
     answers: FuturesUnordered<BoxFuture<'a, Answered>>,
@@ -101,8 +105,7 @@ struct Socket<'a> {
     owed: usize,
     /// Malformed messages so far.
     faults: u32,
-    /// When the peer last gave a sign of life.
-    heard: Instant,
+    pulse: Pulse,
 }
 
 /// What the wire does next.
@@ -114,25 +117,33 @@ enum Traffic {
 }
 
 impl<'a> Socket<'a> {
-    fn new(wire: Wire, attachment: &'a Attachment) -> Self {
-        let source = Source::new(attachment.handle.log().clone(), attachment.after);
-        let answers = FuturesUnordered::new();
-        let heard = Instant::now();
-        Self { wire, attachment, source, answers, questions: 0, writing: false, owed: 0, faults: 0, heard }
+    fn new(wire: Wire, connection: &'a Connection, attachment: &'a Attachment) -> Self {
+        let principal = attachment.principal.clone();
+        Self {
+            wire,
+            connection,
+            attachment,
+            lapsed: lapsed(principal.clone()),
+            principal,
+            source: Source::new(attachment.handle.log().clone(), attachment.after),
+            answers: FuturesUnordered::new(),
+            questions: 0,
+            writing: false,
+            owed: 0,
+            faults: 0,
+            pulse: Pulse::new(),
+        }
     }
 
     async fn run(&mut self, drain: &CancellationToken) -> Ending {
-        let mut lapsed = pin!(lapse(&self.attachment.principal));
         let mut drained = pin!(drain.cancelled());
-        let mut ping = interval_at(Instant::now() + PING_EVERY, PING_EVERY);
-        ping.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut turn = self.greet();
         while turn.is_ok() {
             let listening = self.is_listening();
             turn = tokio::select! {
                 () = &mut drained => Err(Ending::Close(CloseCode::Draining)),
-                () = &mut lapsed => Err(Ending::Close(CloseCode::Unauthorized)),
-                _ = ping.tick() => self.ping(),
+                () = &mut self.lapsed => Err(Ending::Close(CloseCode::Unauthorized)),
+                beat = self.pulse.next() => self.on_beat(beat),
                 traffic = traffic(&mut self.wire, self.writing, listening) => self.on_traffic(traffic),
                 Some(answered) = self.answers.next() => self.on_answer(answered),
                 item = self.source.next(), if !self.writing => self.on_item(item),
@@ -157,12 +168,12 @@ impl<'a> Socket<'a> {
         match traffic {
             // It had been blocked, so the peer has taken something: a slow reader is not a silent one.
             Traffic::Flushed => {
-                self.heard = Instant::now();
+                self.pulse.heard();
                 self.flushed();
                 Ok(())
             }
             Traffic::Message(message) => {
-                self.heard = Instant::now();
+                self.pulse.heard();
                 self.on_message(message)
             }
             Traffic::Closed => Err(Ending::Lost),
@@ -198,13 +209,12 @@ impl<'a> Socket<'a> {
         self.flush()
     }
 
-    fn ping(&mut self) -> Result<(), Ending> {
-        if self.heard.elapsed() > MAX_SILENCE {
-            return Err(Ending::Lost);
-        }
-        // A peer that takes nothing would not see it, and need not be sent more.
-        if self.writing {
-            return Ok(());
+    fn on_beat(&mut self, beat: Beat) -> Result<(), Ending> {
+        match beat {
+            Beat::Silent => return Err(Ending::Lost),
+            // A peer that takes nothing would not see a ping, and need not be sent more.
+            Beat::Due if self.writing => return Ok(()),
+            Beat::Due => {}
         }
         self.wire.start_send_unpin(Message::Ping(Bytes::new()))?;
         self.flush()

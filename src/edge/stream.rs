@@ -97,6 +97,8 @@ pub(super) struct Feed {
     scope: Scope,
     /// How many events may still follow; none: any number.
     left: Option<u64>,
+    /// Whose token the answer ends with; none: it ends by itself.
+    holder: Option<Principal>,
     ended: bool,
 }
 
@@ -110,12 +112,17 @@ enum Met {
 impl Feed {
     /// Reads from the cursor.
     pub(super) fn new(cursor: Cursor, format: Format, scope: Scope) -> Self {
-        Self { cursor, format, scope, left: None, ended: false }
+        Self { cursor, format, scope, left: None, holder: None, ended: false }
     }
 
     /// Ends after so many events, if a number is given.
     pub(super) fn at_most(self, left: Option<u64>) -> Self {
         Self { left, ..self }
+    }
+
+    /// Ends with the token of this principal, if nothing else ends it before.
+    pub(super) fn held_by(self, holder: Principal) -> Self {
+        Self { holder: Some(holder), ..self }
     }
 
     /// The answer. Its head goes out at once.
@@ -153,6 +160,7 @@ impl Feed {
         match &self.scope {
             Scope::UpTo(last) if self.cursor.position() >= *last => Ok(Met::Over),
             Scope::UpTo(_) => self.cursor.next().await.map(Met::Item),
+            Scope::Execution { .. } if self.holder.as_ref().is_some_and(|it| it.remaining().is_zero()) => Ok(Met::Over),
             Scope::Execution { id, log } => {
                 // In this order: a result is in the log before its execution counts as settled.
                 let may_follow = log.is_pending(id);
@@ -164,6 +172,7 @@ impl Feed {
                 }
                 tokio::select! {
                     item = self.cursor.next() => item.map(Met::Item),
+                    () = lapse_of(self.holder.as_ref()) => Ok(Met::Over),
                     () = keep_alive(self.format) => Ok(Met::Silence),
                 }
             }
@@ -223,6 +232,13 @@ pub(super) async fn lapse(principal: &Principal) {
             return;
         }
         tokio::time::sleep_until(Instant::now() + left.min(LOOK_AGAIN)).await;
+    }
+}
+
+async fn lapse_of(holder: Option<&Principal>) {
+    match holder {
+        Some(principal) => lapse(principal).await,
+        None => std::future::pending().await,
     }
 }
 

@@ -87,7 +87,7 @@ async fn serve(connection: &Connection, stream: TcpStream, early: Bytes, outcome
     let shared = &connection.shared;
     let served = async {
         match outcome {
-            Ok(attachment) => socket::serve(stream, early, &attachment, &shared.drain).await,
+            Ok(attachment) => socket::serve(connection, stream, early, &attachment).await,
             Err(fault) => socket::refuse(stream, early, fault.close_code()).await,
         }
     };

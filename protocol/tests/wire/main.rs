@@ -7,6 +7,7 @@
 
 mod properties;
 mod schema;
+mod typescript;
 mod vectors;
 
 use std::path::PathBuf;

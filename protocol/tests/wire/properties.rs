@@ -13,6 +13,7 @@ use repltool_protocol::event::{
 use repltool_protocol::frame::{ClientFrame, Notice, ServerFrame};
 use repltool_protocol::ids::{ExecutionId, RequestId, Seq, SessionId};
 use repltool_protocol::query::{Completeness, CompletenessStatus, Completion, Inspection, Reply};
+use repltool_protocol::token::BearerToken;
 
 fn execution_id() -> impl Strategy<Value = ExecutionId> {
     "[A-Za-z0-9_.-]{1,64}".prop_map(|text| text.parse().unwrap())
@@ -38,6 +39,7 @@ fn client_frame() -> impl Strategy<Value = ClientFrame> {
         option::of(execution_id()).prop_map(|id| ClientFrame::Interrupt { id }),
         option::of(request_id()).prop_map(|id| ClientFrame::Restart { id }),
         option::of(request_id()).prop_map(|id| ClientFrame::Terminate { id }),
+        (text(), option::of(request_id())).prop_map(|(token, id)| ClientFrame::Auth { token: BearerToken(token), id }),
         request_id().prop_map(|id| ClientFrame::Ping { id }),
     ]
 }
@@ -199,7 +201,7 @@ proptest! {
     #[test]
     fn fields_of_any_kind_are_judged_as_serde_would(
         kind in prop::sample::select(ClientFrame::TYPES.to_vec()),
-        fields in btree_map(prop::sample::select(vec!["id", "code", "timeout_ms", "stdin", "cursor", "data", "eof", "mode"]), field_value(), 0..5),
+        fields in btree_map(prop::sample::select(vec!["id", "code", "timeout_ms", "stdin", "cursor", "data", "eof", "token", "mode"]), field_value(), 0..5),
     ) {
         let fields: BTreeMap<_, _> = fields.into_iter().chain([("type", kind.into())]).collect();
         let text = serde_json::to_string(&fields).unwrap();

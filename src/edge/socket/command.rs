@@ -5,7 +5,7 @@ use std::future::Future;
 use futures::FutureExt;
 use repltool_protocol::close::CloseCode;
 use repltool_protocol::codec::{DecodeError, decode_client};
-use repltool_protocol::frame::{ClientFrame, Notice};
+use repltool_protocol::frame::{ClientFrame, MAX_FAULTS, Notice};
 use repltool_protocol::ids::{ExecutionId, RequestId, Seq};
 use repltool_protocol::query::{QueryKind, Reply};
 use repltool_protocol::rest::ProblemCode;
@@ -16,9 +16,6 @@ use crate::edge::auth::Scope;
 use crate::edge::problem::Fault;
 use crate::edge::{rest, router, validate};
 use crate::session::{Execute, Query, Refusal};
-
-/// Malformed messages before a socket is closed.
-const MAX_FAULTS: u32 = 10;
 
 /// Questions that wait for their answers; more are refused. Fewer than the commands that may wait, so that an interrupt
 /// gets through.
@@ -39,11 +36,12 @@ pub(super) enum Answered {
 
 impl<'a> Socket<'a> {
     pub(super) fn on_text(&mut self, text: &str) -> Result<(), Ending> {
-        if self.attachment.principal.remaining().is_zero() {
+        if self.principal.remaining().is_zero() {
             return Err(Ending::Close(CloseCode::Unauthorized));
         }
         match decode_client(text) {
             Ok(ClientFrame::Ping { id }) => self.say(&Notice::Pong { id }),
+            Ok(ClientFrame::Auth { token, id }) => self.on_auth(id, &token),
             Ok(frame) => self.on_command(frame),
             Err(DecodeError::Malformed { detail, id }) => self.on_fault(id, detail),
             Err(DecodeError::TooBig(_)) => Err(Ending::Close(CloseCode::TooBig)),
@@ -77,7 +75,7 @@ impl<'a> Socket<'a> {
 
     fn on_command(&mut self, frame: ClientFrame) -> Result<(), Ending> {
         let attachment = self.attachment;
-        if let Err(fault) = router::require(&attachment.principal, Scope::Execute) {
+        if let Err(fault) = router::require(&self.principal, Scope::Execute) {
             return self.say(&fault.notice(name(&frame)));
         }
         let handle = &attachment.handle;
@@ -114,6 +112,7 @@ impl<'a> Socket<'a> {
             ClientFrame::Terminate { id } => {
                 self.answers.push(ask(attachment, id.map(text), handle.terminate()).boxed());
             }
+            ClientFrame::Auth { token, id } => return self.on_auth(id, &token),
             ClientFrame::Ping { id } => return self.say(&Notice::Pong { id }),
         }
         Ok(())
@@ -168,7 +167,7 @@ fn name(frame: &ClientFrame) -> Option<String> {
     match frame {
         ClientFrame::Execute { id, .. } => Some(id.to_string()),
         ClientFrame::Interrupt { id } => id.as_ref().map(ToString::to_string),
-        ClientFrame::Restart { id } | ClientFrame::Terminate { id } => id.as_ref().map(ToString::to_string),
+        ClientFrame::Restart { id } | ClientFrame::Terminate { id } | ClientFrame::Auth { id, .. } => id.as_ref().map(ToString::to_string),
         ClientFrame::Complete { id, .. }
         | ClientFrame::Inspect { id, .. }
         | ClientFrame::IsComplete { id, .. }

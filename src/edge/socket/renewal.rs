@@ -1,0 +1,51 @@
+//! A fresh token on an open socket: it takes the place of the one in force, or is refused and changes nothing.
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use repltool_protocol::frame::Notice;
+use repltool_protocol::ids::RequestId;
+use repltool_protocol::rest::ProblemCode;
+use repltool_protocol::token::BearerToken;
+
+use super::Socket;
+use super::closing::Ending;
+use crate::edge::auth::{Principal, Scope};
+use crate::edge::problem::Fault;
+use crate::edge::router;
+use crate::edge::stream::lapse;
+use crate::session::timestamp;
+
+impl Socket<'_> {
+    pub(super) fn on_auth(&mut self, id: Option<RequestId>, token: &BearerToken) -> Result<(), Ending> {
+        match self.successor(token) {
+            Ok(principal) => {
+                tracing::debug!(subject = principal.subject, "a socket has a fresh token");
+                let expires_at = timestamp(principal.expires_at);
+                self.lapsed = lapsed(principal.clone());
+                self.principal = principal;
+                id.map_or(Ok(()), |id| self.say(&Notice::Authenticated { id, expires_at }))
+            }
+            Err(fault) => self.say(&fault.notice(id.map(|id| id.to_string()))),
+        }
+    }
+
+    /// Whom the token stands for, if that one may have this socket.
+    fn successor(&self, token: &BearerToken) -> Result<Principal, Fault> {
+        let shared = &self.connection.shared;
+        let principal = router::admit(shared, Ok(&token.0), Scope::Read)?;
+        if principal.subject != self.principal.subject {
+            tracing::warn!(subject = self.principal.subject, "somebody else's token was sent on a socket");
+            return Err(Fault::new(ProblemCode::Forbidden, "the token is of another subject; open another socket"));
+        }
+        // Whoever sees everybody's sessions may lose the right to.
+        shared.session(&principal, self.attachment.handle.identity().id.as_str()).map_err(|_| {
+            Fault::new(ProblemCode::Forbidden, "the token does not reach the session of this socket")
+        })?;
+        Ok(principal)
+    }
+}
+
+/// Ends when the principal's token has lapsed.
+pub(super) fn lapsed(principal: Principal) -> BoxFuture<'static, ()> {
+    async move { lapse(&principal).await }.boxed()
+}
