@@ -60,6 +60,23 @@ impl CloseCode {
         }
     }
 
+    /// The reason in the close frame.
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::Terminated => "session terminated",
+            Self::Draining => "server is about to stop, connect again",
+            Self::Policy => "malformed messages",
+            Self::TooBig => "message too big",
+            Self::Internal => "internal fault",
+            Self::Overloaded => "overloaded, try later",
+            Self::Unauthorized => "token missing, invalid or expired",
+            Self::Forbidden => "not allowed",
+            Self::NotFound => "no such session",
+            Self::IdleTimeout => "session ended by its idle timeout",
+            Self::RateLimited => "too many requests or sessions",
+        }
+    }
+
     /// Whether the same request may succeed later without the client changing anything.
     pub fn may_retry(self) -> bool {
         matches!(self, Self::Draining | Self::Internal | Self::Overloaded | Self::RateLimited)

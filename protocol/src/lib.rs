@@ -4,6 +4,7 @@
 //! sent ([`frame::ClientFrame`], the request bodies in [`rest`]) or something a client is told ([`frame::ServerFrame`],
 //! [`event::Event`], the response bodies in [`rest`]). `README.md` beside this crate tells the same in prose.
 
+pub mod asyncapi;
 pub mod close;
 pub mod codec;
 pub mod event;

@@ -41,7 +41,7 @@ fn status_of(outcome: Result<Raw, Reply>) -> u16 {
 }
 
 /// Tokens that must not be accepted, each with what is wrong with it.
-fn bad_tokens(server: &Server) -> Vec<(&'static str, String)> {
+pub fn bad_tokens(server: &Server) -> Vec<(&'static str, String)> {
     let good = server.token("eve", "tool:execute", "1h");
     let parts: Vec<&str> = good.split('.').collect();
     let [head, body, signature] = parts[..] else { panic!("{good}") };

@@ -46,6 +46,21 @@ mod http;
 /// The WebSocket protocol: malformed frames, pings, sizes.
 mod frames;
 
+/// Frames that no good client sends, byte by byte.
+mod hostile_frames;
+
+/// What a socket is refused: with a code, the id, and the field.
+mod refusals;
+
+/// Fresh tokens on open sockets.
+mod renewal;
+
+/// How sockets end, and how they are refused: close codes.
+mod closing;
+
+/// A thousand sockets on one session, and where each of them begins.
+mod many_sockets;
+
 /// Limits strike, are named, keep what was printed, and leave nothing running.
 mod limits;
 

@@ -2,104 +2,234 @@
 // writes it anew.
 
 /**
- *Names an execution within its session: 1 to 64 of `[A-Za-z0-9_.-]`, chosen by the client or made by the server.
+ * Names an execution within its session: 1 to 64 of `[A-Za-z0-9_.-]`, chosen by the client or made by the server.
  *
  * Cheap to clone: the text is shared.
  */
 export type ExecutionId = string;
 
 /**
- *Names a request on one socket, so that its answer can be told apart: 1 to 64 of `[A-Za-z0-9_.-]`.
+ * Names a request on one socket, so that its answer can be told apart: 1 to 64 of `[A-Za-z0-9_.-]`.
  *
  * Cheap to clone: the text is shared.
  */
 export type RequestId = string;
 
 /**
+ * A token. It is secret, so it prints as `***`.
+ */
+export type BearerToken = string;
+
+/**
  * What a client sends.
  */
-export type ClientFrame = { "type": "execute", 
+export type ClientFrame = { "type": "execute",
 /**
  * The client's name for the execution; use a UUID.
  */
-id: ExecutionId, 
+id: ExecutionId,
 /**
  * 1 to 1,048,576 characters.
  */
-code: string, 
+code: string,
 /**
  * 100 to 300,000; default 30,000.
  */
-timeout_ms?: number | null, 
+timeout_ms?: number | null,
 /**
  * What the program reads from standard input, then end of file.
  */
-stdin?: string | null, } | { "type": "stdin", 
+stdin?: string | null, } | { "type": "stdin",
 /**
  * The text; lines end with `\n`.
  */
-data?: string | null, 
+data?: string | null,
 /**
  * Whether end of file follows.
  */
-eof?: boolean, } | { "type": "interrupt", 
+eof?: boolean, } | { "type": "interrupt",
 /**
  * Which; absent: what runs now.
  */
-id?: ExecutionId | null, } | { "type": "restart", 
+id?: ExecutionId | null, } | { "type": "restart",
 /**
  * Names the request in a `problem`.
  */
-id?: RequestId | null, } | { "type": "terminate", 
+id?: RequestId | null, } | { "type": "terminate",
 /**
  * Names the request in a `problem`.
  */
-id?: RequestId | null, } | { "type": "complete", 
+id?: RequestId | null, } | { "type": "complete",
 /**
  * Comes back in the `reply`.
  */
-id: RequestId, 
+id: RequestId,
 /**
  * At most 1,048,576 characters.
  */
-code: string, 
+code: string,
 /**
  * In code points; absent: the end of the code.
  */
-cursor?: number | null, } | { "type": "inspect", 
+cursor?: number | null, } | { "type": "inspect",
 /**
  * Comes back in the `reply`.
  */
-id: RequestId, 
+id: RequestId,
 /**
  * At most 1,048,576 characters.
  */
-code: string, 
+code: string,
 /**
  * In code points; absent: the end of the code.
  */
-cursor?: number | null, } | { "type": "is_complete", 
+cursor?: number | null, } | { "type": "is_complete",
 /**
  * Comes back in the `reply`.
  */
-id: RequestId, 
+id: RequestId,
 /**
  * At most 1,048,576 characters.
  */
-code: string, 
+code: string,
 /**
  * As in the other two; the answer does not depend on it.
  */
-cursor?: number | null, } | { "type": "ping", 
+cursor?: number | null, } | { "type": "auth",
+/**
+ * The token.
+ */
+token: BearerToken,
+/**
+ * Comes back in the answer; without one only a refusal is told.
+ */
+id?: RequestId | null, } | { "type": "ping",
 /**
  * Comes back in the `pong`.
  */
 id: RequestId, };
 
 /**
- * What the interpreter does.
+ * An uncaught exception.
  */
-export type ExecutionState = "starting" | "idle" | "busy";
+export type Exception = {
+/**
+ * The name of its class, or one of ours: `StateLost`.
+ */
+name: string,
+/**
+ * What it says, at most 64 KiB.
+ */
+message: string,
+/**
+ * The traceback as lines, cut to the user's frames, at most 64 KiB together.
+ */
+traceback: Array<string>, };
+
+/**
+ * Who refused what was tried.
+ */
+export type ViolationLayer = "policy" | "kernel";
+
+/**
+ * A rule of the sandbox that was broken.
+ */
+export type Violation = {
+/**
+ * Which rule, for example `import`.
+ */
+rule: string,
+/**
+ * What was tried, for example `subprocess`.
+ */
+detail: string,
+/**
+ * Who refused it.
+ */
+layer: ViolationLayer, };
+
+/**
+ * What an execution used, all its processes together.
+ */
+export type Usage = {
+/**
+ * CPU time, user and system, in milliseconds.
+ */
+cpu_time_ms: number,
+/**
+ * Highest memory use during the execution, in bytes.
+ */
+peak_memory_bytes: number,
+/**
+ * Bytes of both streams that were kept.
+ */
+output_bytes: number, };
+
+/**
+ * The limits that can end an execution.
+ */
+export type Limit = "wall_time" | "cpu_time" | "memory" | "output" | "processes";
+
+/**
+ * How an execution ended: all of ExecutionResult but its two texts and its displays, which the log holds as events.
+ */
+export type Outcome = {
+/**
+ * The execution.
+ */
+id: ExecutionId,
+/**
+ * Counts the executions of the session, from 1; 0 if it was never run.
+ */
+execution_count: number,
+/**
+ * Whether the program ran to its end without an error.
+ */
+success: boolean,
+/**
+ * The value of a trailing expression: JSON if the value is exactly JSON, else its printed form.
+ */
+result: unknown,
+/**
+ * The printed form of that value, when there is one; at most 64 KiB.
+ */
+result_text: string | null,
+/**
+ * The uncaught exception that ended the program.
+ */
+exception: Exception | null,
+/**
+ * Bash: status of the last command; others: when the interpreter ended. 0…255, or 128 + signal.
+ */
+exit_code: number | null,
+/**
+ * The limit that ended it.
+ */
+limit: Limit | null,
+/**
+ * The rule that was broken.
+ */
+violation: Violation | null,
+/**
+ * Output was cut at `max_output_size`, or `result` at its own limit; what came before is kept.
+ */
+truncated: boolean,
+/**
+ * The interpreter had to be replaced; variables are gone.
+ */
+state_lost: boolean,
+/**
+ * What the execution used.
+ */
+usage: Usage,
+/**
+ * Wall-clock time from `started` to the end, in milliseconds.
+ */
+execution_time_ms: number,
+/**
+ * When it started, RFC 3339 in UTC.
+ */
+timestamp: string, };
 
 /**
  * One of the two output streams.
@@ -122,126 +252,9 @@ export type StatusReason = "restarted" | "limit" | "idle_timeout" | "recovered" 
 export type SessionStatus = "active" | "idle" | "terminated" | "error";
 
 /**
- * What an execution used, all its processes together.
+ * What the interpreter does.
  */
-export type Usage = { 
-/**
- * CPU time, user and system, in milliseconds.
- */
-cpu_time_ms: number, 
-/**
- * Highest memory use during the execution, in bytes.
- */
-peak_memory_bytes: number, 
-/**
- * Bytes of both streams that were kept.
- */
-output_bytes: number, };
-
-/**
- * An uncaught exception.
- */
-export type Exception = { 
-/**
- * The name of its class, or one of ours: `StateLost`.
- */
-name: string, 
-/**
- * What it says, at most 64 KiB.
- */
-message: string, 
-/**
- * The traceback as lines, cut to the user's frames, at most 64 KiB together.
- */
-traceback: Array<string>, };
-
-/**
- * The limits that can end an execution.
- */
-export type Limit = "wall_time" | "cpu_time" | "memory" | "output" | "processes";
-
-/**
- * Who refused what was tried.
- */
-export type ViolationLayer = "policy" | "kernel";
-
-/**
- * A rule of the sandbox that was broken.
- */
-export type Violation = { 
-/**
- * Which rule, for example `import`.
- */
-rule: string, 
-/**
- * What was tried, for example `subprocess`.
- */
-detail: string, 
-/**
- * Who refused it.
- */
-layer: ViolationLayer, };
-
-/**
- * How an execution ended: all of ExecutionResult but its two texts and its displays, which the log holds as events.
- */
-export type Outcome = { 
-/**
- * The execution.
- */
-id: ExecutionId, 
-/**
- * Counts the executions of the session, from 1; 0 if it was never run.
- */
-execution_count: number, 
-/**
- * Whether the program ran to its end without an error.
- */
-success: boolean, 
-/**
- * The value of a trailing expression: JSON if the value is exactly JSON, else its printed form.
- */
-result: unknown, 
-/**
- * The printed form of that value, when there is one; at most 64 KiB.
- */
-result_text: string | null, 
-/**
- * The uncaught exception that ended the program.
- */
-exception: Exception | null, 
-/**
- * Bash: status of the last command; others: when the interpreter ended. 0…255, or 128 + signal.
- */
-exit_code: number | null, 
-/**
- * The limit that ended it.
- */
-limit: Limit | null, 
-/**
- * The rule that was broken.
- */
-violation: Violation | null, 
-/**
- * Output was cut at `max_output_size`, or `result` at its own limit; what came before is kept.
- */
-truncated: boolean, 
-/**
- * The interpreter had to be replaced; variables are gone.
- */
-state_lost: boolean, 
-/**
- * What the execution used.
- */
-usage: Usage, 
-/**
- * Wall-clock time from `started` to the end, in milliseconds.
- */
-execution_time_ms: number, 
-/**
- * When it started, RFC 3339 in UTC.
- */
-timestamp: string, };
+export type ExecutionState = "starting" | "idle" | "busy";
 
 /**
  * The place of an event in its session's log. It only grows during the life of a session; numbers may be skipped.
@@ -251,100 +264,143 @@ export type Seq = number;
 /**
  * An event with its place in the log; on the wire one flat object with `type` and `seq`.
  */
-export type LoggedEvent = { 
+export type LoggedEvent = {
 /**
  * Grows within a session, also across a restart of the gateway.
  */
-seq: Seq, } & ({ "type": "queued", 
+seq: Seq, } & ({ "type": "queued",
 /**
  * The execution.
  */
-id: ExecutionId, } | { "type": "started", 
+id: ExecutionId, } | { "type": "started",
 /**
  * The execution.
  */
-id: ExecutionId, 
+id: ExecutionId,
 /**
  * Counts the executions of the session, from 1.
  */
-execution_count: number, 
+execution_count: number,
 /**
  * When, RFC 3339 in UTC.
  */
-timestamp: string, } | { "type": "stream", 
+timestamp: string, } | { "type": "stream",
 /**
  * The execution that ran when it was read; null while nothing runs.
  */
-id: ExecutionId | null, 
+id: ExecutionId | null,
 /**
  * Which stream.
  */
-stream: StreamName, 
+stream: StreamName,
 /**
  * The text, at most 64 KiB of bytes.
  */
-data: string, } | { "type": "display", 
+data: string, } | { "type": "display",
 /**
  * The execution that showed it; null while nothing runs.
  */
-id: ExecutionId | null, 
+id: ExecutionId | null,
 /**
  * MIME type to value; binary types in base64.
  */
-data: Record<string, unknown>, 
+data: Record<string, unknown>,
 /**
  * Hints for showing it.
  */
-metadata: Record<string, unknown>, } | { "type": "input_request", 
+metadata: Record<string, unknown>, } | { "type": "input_request",
 /**
  * The execution that waits.
  */
-id: ExecutionId, 
+id: ExecutionId,
 /**
  * What the program says, at most 4 KiB.
  */
-prompt: string, 
+prompt: string,
 /**
  * Whether what is typed should stay hidden.
  */
-password: boolean, } | { "type": "result" } & Outcome | { "type": "status", 
+password: boolean, } | { "type": "result" } & Outcome | { "type": "status",
 /**
  * As in the Session.
  */
-status: SessionStatus, 
+status: SessionStatus,
 /**
  * As in the Session.
  */
-execution_state: ExecutionState, 
+execution_state: ExecutionState,
 /**
  * Why, where there is something to say.
  */
-reason: StatusReason | null, 
+reason: StatusReason | null,
 /**
  * With reason `recovered`: whether the state was rebuilt or the session starts empty.
  */
 recovered?: Recovered | null, });
 
 /**
- * What went wrong, for programs.
- */
-export type ProblemCode = "invalid_request" | "unauthorized" | "forbidden" | "not_found" | "method_not_allowed" | "busy" | "conflict" | "gone" | "precondition_failed" | "too_large" | "unsupported_media_type" | "range_not_satisfiable" | "misdirected_request" | "session_limit" | "rate_limited" | "expression_limit" | "internal" | "sandbox_unavailable" | "draining" | "storage_full";
-
-/**
  * A wrong field.
  */
-export type FieldError = { 
+export type FieldError = {
 /**
  * Its path, for example `resource_limits.max_memory_mb`.
  */
-field: string, 
+field: string,
 /**
  * What is wrong with it.
  */
 message: string, };
 
 /**
- *Names a session: `^[a-zA-Z0-9]{8,32}$`. The server makes 22 characters, 131 random bits.
+ * What could stand at the cursor.
+ */
+export type Completion = {
+/**
+ * Each takes the place of the text between the two cursors; at most 500.
+ */
+matches: Array<string>,
+/**
+ * In code points.
+ */
+cursor_start: number,
+/**
+ * In code points.
+ */
+cursor_end: number, };
+
+/**
+ * What is known of the thing at the cursor.
+ */
+export type Inspection = {
+/**
+ * Whether anything is.
+ */
+found: boolean,
+/**
+ * MIME type to text, at most 64 KiB.
+ */
+data: { [key in string]: string }, };
+
+/**
+ * The verdict on whether code can be run as it is.
+ */
+export type CompletenessStatus = "complete" | "incomplete" | "invalid" | "unknown";
+
+/**
+ * Whether code can be run as it is.
+ */
+export type Completeness = {
+/**
+ * The verdict.
+ */
+status: CompletenessStatus,
+/**
+ * What an editor would put at the beginning of the next line.
+ */
+indent: string, };
+
+/**
+ * Names a session: `^[a-zA-Z0-9]{8,32}$`. The server makes 22 characters, 131 random bits.
  *
  * Cheap to clone: the text is shared.
  */
@@ -363,19 +419,19 @@ export type SandboxMode = "strict" | "standard" | "relaxed";
 /**
  * What a session may use. Each field has its own default and bounds.
  */
-export type ResourceLimits = { 
+export type ResourceLimits = {
 /**
  * CPU seconds of one execution, all its processes together.
  */
-max_cpu_time: number, 
+max_cpu_time: number,
 /**
  * Memory in MiB, all processes of the session together.
  */
-max_memory_mb: number, 
+max_memory_mb: number,
 /**
  * Bytes of output of one execution, both streams together.
  */
-max_output_size: number, 
+max_output_size: number,
 /**
  * Executions in the life of the session.
  */
@@ -384,144 +440,109 @@ max_expressions: number, };
 /**
  * A session as its owner sees it.
  */
-export type Session = { 
+export type Session = {
 /**
  * Names the session.
  */
-session_id: SessionId, 
+session_id: SessionId,
 /**
  * As it was asked for.
  */
-language: Language, 
+language: Language,
 /**
  * RFC 3339 in UTC.
  */
-created_at: string, 
+created_at: string,
 /**
  * When it was last used, RFC 3339 in UTC.
  */
-last_activity: string, 
+last_activity: string,
 /**
  * Whether it can be used.
  */
-status: SessionStatus, 
+status: SessionStatus,
 /**
  * What the interpreter does.
  */
-execution_state: ExecutionState, 
+execution_state: ExecutionState,
 /**
  * What the session may use.
  */
-resource_limits: ResourceLimits, 
+resource_limits: ResourceLimits,
 /**
  * Sandbox level.
  */
-sandbox_mode: SandboxMode, 
+sandbox_mode: SandboxMode,
 /**
  * Subject of the token that created it.
  */
-owner: string, 
+owner: string,
 /**
  * Executions so far.
  */
-expression_count: number, 
+expression_count: number,
 /**
  * The newest event of its log.
  */
-last_seq: number, 
+last_seq: number,
 /**
  * When it ends if nobody uses it, RFC 3339 in UTC; null while something runs.
  */
 expires_at: string | null, };
 
 /**
- * What could stand at the cursor.
+ * What went wrong, for programs.
  */
-export type Completion = { 
-/**
- * Each takes the place of the text between the two cursors; at most 500.
- */
-matches: Array<string>, 
-/**
- * In code points.
- */
-cursor_start: number, 
-/**
- * In code points.
- */
-cursor_end: number, };
-
-/**
- * The verdict on whether code can be run as it is.
- */
-export type CompletenessStatus = "complete" | "incomplete" | "invalid" | "unknown";
-
-/**
- * Whether code can be run as it is.
- */
-export type Completeness = { 
-/**
- * The verdict.
- */
-status: CompletenessStatus, 
-/**
- * What an editor would put at the beginning of the next line.
- */
-indent: string, };
-
-/**
- * What is known of the thing at the cursor.
- */
-export type Inspection = { 
-/**
- * Whether anything is.
- */
-found: boolean, 
-/**
- * MIME type to text, at most 64 KiB.
- */
-data: { [key in string]: string }, };
+export type ProblemCode = "invalid_request" | "unauthorized" | "forbidden" | "not_found" | "method_not_allowed" | "busy" | "conflict" | "gone" | "precondition_failed" | "too_large" | "unsupported_media_type" | "range_not_satisfiable" | "misdirected_request" | "session_limit" | "rate_limited" | "expression_limit" | "internal" | "sandbox_unavailable" | "draining" | "storage_full";
 
 /**
  * Messages that belong to one socket and not to the log.
  */
-export type Notice = { "type": "ready", 
+export type Notice = { "type": "ready",
 /**
  * The session as it is now.
  */
-session: Session, 
+session: Session,
 /**
  * The newest event of its log.
  */
-last_seq: Seq, } | { "type": "reply", 
+last_seq: Seq, } | { "type": "reply",
 /**
  * As in the question.
  */
-id: RequestId, } & (Completion | Inspection | Completeness) | { "type": "pong", 
+id: RequestId, } & (Completion | Inspection | Completeness) | { "type": "authenticated",
+/**
+ * As in the `auth`.
+ */
+id: RequestId,
+/**
+ * When the token expires, RFC 3339 in UTC; the socket is closed some seconds later.
+ */
+expires_at: string, } | { "type": "pong",
 /**
  * As in the `ping`.
  */
-id: RequestId, } | { "type": "gap", 
+id: RequestId, } | { "type": "gap",
 /**
  * The first one.
  */
-from: Seq, 
+from: Seq,
 /**
  * The last one.
  */
-to: Seq, } | { "type": "problem", 
+to: Seq, } | { "type": "problem",
 /**
  * The id of the request, if it could be read.
  */
-id: string | null, 
+id: string | null,
 /**
  * For programs; stable.
  */
-code: ProblemCode, 
+code: ProblemCode,
 /**
  * What to do about it.
  */
-detail: string, 
+detail: string,
 /**
  * Which fields are wrong, and why.
  */
@@ -540,23 +561,23 @@ export type SomeLimits = Partial<ResourceLimits>;
 /**
  * Body of `POST /sessions`.
  */
-export type SessionConfig = { 
+export type SessionConfig = {
 /**
  * Programming language.
  */
-language: Language, 
+language: Language,
 /**
  * Sandbox level.
  */
-sandbox_mode?: SandboxMode, 
+sandbox_mode?: SandboxMode,
 /**
  * Environment variables of the interpreter.
  */
-environment?: { [key in string]: string }, 
+environment?: { [key in string]: string },
 /**
  * A path inside the session's own directory, made if it is not there.
  */
-working_directory?: string | null, 
+working_directory?: string | null,
 /**
  * What the session may use.
  */
@@ -565,19 +586,19 @@ resource_limits?: SomeLimits, };
 /**
  * Body of `GET /sessions`.
  */
-export type SessionList = { 
+export type SessionList = {
 /**
  * All there are.
  */
-total: number, 
+total: number,
 /**
  * As asked, or the default.
  */
-limit: number, 
+limit: number,
 /**
  * As asked, or 0.
  */
-offset: number, 
+offset: number,
 /**
  * This page, oldest first.
  */
@@ -586,23 +607,23 @@ sessions: Array<Session>, };
 /**
  * Body of `POST /sessions/{id}/execute`.
  */
-export type ExecutionRequest = { 
+export type ExecutionRequest = {
 /**
  * If given, the session in the path.
  */
-session_id?: string | null, 
+session_id?: string | null,
 /**
  * Code to run, in characters.
  */
-code: string, 
+code: string,
 /**
  * Wall-clock limit, from the start of the execution.
  */
-timeout_ms?: number | null, 
+timeout_ms?: number | null,
 /**
  * The client's own name for the execution; the same id with the same code follows it instead of running it twice.
  */
-execution_id?: ExecutionId | null, 
+execution_id?: ExecutionId | null,
 /**
  * What the program reads from standard input.
  */
@@ -611,11 +632,11 @@ stdin?: string | null, };
 /**
  * One rich output.
  */
-export type Display = { 
+export type Display = {
 /**
  * MIME type to value; binary types in base64.
  */
-data: Record<string, unknown>, 
+data: Record<string, unknown>,
 /**
  * Hints for showing it.
  */
@@ -624,75 +645,75 @@ metadata: Record<string, unknown>, };
 /**
  * What a blocking execution answers.
  */
-export type ExecutionResult = { 
+export type ExecutionResult = {
 /**
  * The session.
  */
-session_id: SessionId, 
+session_id: SessionId,
 /**
  * The execution.
  */
-execution_id: ExecutionId, 
+execution_id: ExecutionId,
 /**
  * Counts the executions of the session, from 1.
  */
-execution_count: number, 
+execution_count: number,
 /**
  * Whether the program ran to its end without an error.
  */
-success: boolean, 
+success: boolean,
 /**
  * Standard output.
  */
-output: string, 
+output: string,
 /**
  * Standard error, then the traceback of an uncaught exception.
  */
-error: string, 
+error: string,
 /**
  * See [`Outcome::result`].
  */
-result: unknown, 
+result: unknown,
 /**
  * See [`Outcome::result_text`].
  */
-result_text: string | null, 
+result_text: string | null,
 /**
  * Rich outputs.
  */
-display: Array<Display>, 
+display: Array<Display>,
 /**
  * The uncaught exception.
  */
-exception: Exception | null, 
+exception: Exception | null,
 /**
  * See [`Outcome::exit_code`].
  */
-exit_code: number | null, 
+exit_code: number | null,
 /**
  * The limit that ended it.
  */
-limit: Limit | null, 
+limit: Limit | null,
 /**
  * The rule that was broken.
  */
-violation: Violation | null, 
+violation: Violation | null,
 /**
  * Output or result was cut.
  */
-truncated: boolean, 
+truncated: boolean,
 /**
  * Variables are gone.
  */
-state_lost: boolean, 
+state_lost: boolean,
 /**
  * What the execution used.
  */
-usage: Usage, 
+usage: Usage,
 /**
  * Wall-clock time in milliseconds.
  */
-execution_time_ms: number, 
+execution_time_ms: number,
 /**
  * When it started, RFC 3339 in UTC.
  */
@@ -701,39 +722,39 @@ timestamp: string, };
 /**
  * A past execution.
  */
-export type HistoryEntry = { 
+export type HistoryEntry = {
 /**
  * The execution.
  */
-execution_id: ExecutionId, 
+execution_id: ExecutionId,
 /**
  * Counts the executions of the session, from 1.
  */
-execution_count: number, 
+execution_count: number,
 /**
  * What ran.
  */
-code: string, 
+code: string,
 /**
  * Whether it ran to its end without an error.
  */
-success: boolean, 
+success: boolean,
 /**
  * Wall-clock time in milliseconds.
  */
-execution_time_ms: number, 
+execution_time_ms: number,
 /**
  * When it started, RFC 3339 in UTC.
  */
-timestamp: string, 
+timestamp: string,
 /**
  * The limit that ended it.
  */
-limit: Limit | null, 
+limit: Limit | null,
 /**
  * The rule that was broken.
  */
-violation: Violation | null, 
+violation: Violation | null,
 /**
  * What it used.
  */
@@ -742,23 +763,23 @@ usage: Usage, };
 /**
  * Body of `GET /sessions/{id}/history`.
  */
-export type History = { 
+export type History = {
 /**
  * The session.
  */
-session_id: SessionId, 
+session_id: SessionId,
 /**
  * All there are.
  */
-total: number, 
+total: number,
 /**
  * As asked, or the default.
  */
-limit: number, 
+limit: number,
 /**
  * As asked, or 0.
  */
-offset: number, 
+offset: number,
 /**
  * This page, oldest first.
  */
@@ -767,7 +788,7 @@ executions: Array<HistoryEntry>, };
 /**
  * Body of `POST /sessions/{id}/interrupt`.
  */
-export type InterruptRequest = { 
+export type InterruptRequest = {
 /**
  * Which execution; absent: the one that runs now.
  */
@@ -776,11 +797,11 @@ execution_id?: ExecutionId | null, };
 /**
  * Body of `POST /sessions/{id}/stdin`. One of the two fields is needed.
  */
-export type StdinRequest = { 
+export type StdinRequest = {
 /**
  * What the program that runs is to read; lines end with `\n`.
  */
-data?: string | null, 
+data?: string | null,
 /**
  * Whether end of file follows.
  */
@@ -789,31 +810,31 @@ eof?: boolean, };
 /**
  * A refused request, RFC 9457.
  */
-export type Problem = { 
+export type Problem = {
 /**
  * `about:blank`, or a documented URI.
  */
-type: string, 
+type: string,
 /**
  * The status in words.
  */
-title: string, 
+title: string,
 /**
  * HTTP status.
  */
-status: number, 
+status: number,
 /**
  * What to do about it.
  */
-detail: string, 
+detail: string,
 /**
  * For programs; stable.
  */
-code: ProblemCode, 
+code: ProblemCode,
 /**
  * Also in the `X-Request-Id` header and in the server's log.
  */
-request_id: string, 
+request_id: string,
 /**
  * Which fields are wrong, and why.
  */
@@ -822,11 +843,11 @@ errors?: Array<FieldError>, };
 /**
  * Body of `POST /sessions/{id}/complete`, `/inspect` and `/is_complete`.
  */
-export type CodeRequest = { 
+export type CodeRequest = {
 /**
  * The code that is asked about, in characters.
  */
-code: string, 
+code: string,
 /**
  * In code points; absent: the end of the code. Of no meaning for `/is_complete`.
  */
@@ -840,19 +861,19 @@ export type FileKind = "file" | "directory" | "link" | "other";
 /**
  * One of them.
  */
-export type FileEntry = { 
+export type FileEntry = {
 /**
  * Relative to the working directory. A name that is no UTF-8 has U+FFFD where it is none, and cannot be asked for.
  */
-path: string, 
+path: string,
 /**
  * Bytes; 0 for all but files.
  */
-size: number, 
+size: number,
 /**
  * When it was last changed, RFC 3339 in UTC.
  */
-modified: string, 
+modified: string,
 /**
  * What it is.
  */
@@ -861,11 +882,11 @@ kind: FileKind, };
 /**
  * Body of `GET /sessions/{id}/files`.
  */
-export type FileList = { 
+export type FileList = {
 /**
  * What there is, folders before what is in them, in the order of names.
  */
-files: Array<FileEntry>, 
+files: Array<FileEntry>,
 /**
  * Whether there is more than was asked for.
  */
@@ -884,13 +905,13 @@ export const MAX_MESSAGE_BYTES = 16777216;
 export const MAX_CODE_CHARS = 1048576;
 
 /** Every `type` of what a client sends. */
-export const CLIENT_FRAME_TYPES = ["execute", "stdin", "interrupt", "restart", "terminate", "complete", "inspect", "is_complete", "ping"] as const;
+export const CLIENT_FRAME_TYPES = ["execute", "stdin", "interrupt", "restart", "terminate", "complete", "inspect", "is_complete", "auth", "ping"] as const;
 
 /** Every `type` of an event. */
 export const EVENT_TYPES = ["queued", "started", "stream", "display", "input_request", "result", "status"] as const;
 
 /** Every `type` of a notice. */
-export const NOTICE_TYPES = ["ready", "reply", "pong", "gap", "problem"] as const;
+export const NOTICE_TYPES = ["ready", "reply", "authenticated", "pong", "gap", "problem"] as const;
 
 /** Why the server closed a socket, and whether to connect again by oneself. */
 export const CLOSE_CODES = {

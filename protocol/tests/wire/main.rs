@@ -1,10 +1,13 @@
 //! What the wire contract promises, seen from outside.
 //!
+//! `asyncapi` and `typescript` keep what is generated for others equal to the types.
+//!
 //! `vectors` plays the golden messages that clients in other languages read too; `properties` throws arbitrary frames and
 //! arbitrary text at the codec; `schema` keeps the checked-in schema and the prose equal to the types.
 
 #![allow(clippy::unwrap_used, reason = "in a test a panic is how a failure is told")]
 
+mod asyncapi;
 mod properties;
 mod schema;
 mod typescript;

@@ -61,7 +61,7 @@ pub(in crate::edge) async fn refuse(stream: TcpStream, early: Bytes, code: Close
 /// Ends a socket.
 pub(super) async fn close(mut wire: Wire, ending: Ending) {
     let frame = match ending {
-        Ending::Close(code) => Some(CloseFrame { code: WireCode::from(code.code()), reason: reason(code).into() }),
+        Ending::Close(code) => Some(CloseFrame { code: WireCode::from(code.code()), reason: code.reason().into() }),
         Ending::Protocol(code) => Some(CloseFrame { code: WireCode::from(code), reason: "".into() }),
         Ending::Answer => None,
         Ending::Lost => return,
@@ -80,20 +80,4 @@ pub(super) async fn close(mut wire: Wire, ending: Ending) {
     };
     // Whoever does not take part in the goodbye has gone, or is cut off.
     let _ = tokio::time::timeout(GRACE, goodbye).await;
-}
-
-fn reason(code: CloseCode) -> &'static str {
-    match code {
-        CloseCode::Terminated => "session terminated",
-        CloseCode::Draining => "server is about to stop, connect again",
-        CloseCode::Policy => "malformed messages",
-        CloseCode::TooBig => "message too big",
-        CloseCode::Internal => "internal fault",
-        CloseCode::Overloaded => "overloaded, try later",
-        CloseCode::Unauthorized => "token missing, invalid or expired",
-        CloseCode::Forbidden => "not allowed",
-        CloseCode::NotFound => "no such session",
-        CloseCode::IdleTimeout => "session ended by its idle timeout",
-        CloseCode::RateLimited => "too many requests or sessions",
-    }
 }
