@@ -16,8 +16,8 @@ use http_body_util::{BodyExt, Full, Limited};
 use repltool_protocol::frame::{ClientFrame, Notice, ServerFrame};
 use repltool_protocol::ids::{ExecutionId, Seq, SessionId};
 use repltool_protocol::rest::{
-    ExecutionRequest, ExecutionResult, History, InterruptRequest, Language, Problem, SandboxMode, Session,
-    SessionConfig, SessionList,
+    Capabilities, ExecutionRequest, ExecutionResult, History, InterruptRequest, Language, OneShotRequest, Problem,
+    SandboxMode, Session, SessionConfig, SessionList,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -170,6 +170,33 @@ impl Client {
         request: &ExecutionRequest,
     ) -> Result<ExecutionResult, ClientError> {
         self.call(Method::POST, &path(session, "/execute"), Some(json(request)?)).await
+    }
+
+    /// Runs code in a session of its own, of which nothing is left when this returns.
+    ///
+    /// # Errors
+    /// See [`ClientError`]. A program that fails is no error.
+    ///
+    /// # Cancel safety
+    /// Dropping the future ends the execution.
+    pub async fn one_shot(&self, request: &OneShotRequest) -> Result<ExecutionResult, ClientError> {
+        self.call(Method::POST, "/api/v1/execute", Some(json(request)?)).await
+    }
+
+    /// [`Client::one_shot`] with its events as they come; the last one is the result. Dropping them ends the execution.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn one_shot_live(&self, request: &OneShotRequest) -> Result<EventStream, ClientError> {
+        self.stream(Method::POST, "/api/v1/execute", Some(json(request)?)).await
+    }
+
+    /// What the server offers.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn capabilities(&self) -> Result<Capabilities, ClientError> {
+        self.call(Method::GET, "/api/v1/capabilities", None).await
     }
 
     /// Runs code and gives its events as they come; the last one is the result.

@@ -15,10 +15,11 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::config::Config;
 use crate::edge::auth::Auth;
+use crate::edge::capabilities::{self, Host};
 use crate::edge::{Edge, EdgeConfig};
 use crate::sandbox::confine;
+use crate::sandbox::probe::Report;
 use crate::session::log::Tail;
 use crate::session::registry::Registry;
 use crate::store::Store;
@@ -101,7 +102,7 @@ impl Prepared {
         registry.take_up(kernels, mark.tail()).await.context("sessions cannot be taken up")?;
         mark.begin().context("the store cannot be marked")?;
 
-        let edge = Edge::new(edge_config(config), auth(&welcome)?, registry.clone());
+        let edge = Edge::new(edge_config(&welcome), auth(&welcome)?, registry.clone());
         let drain = CancellationToken::new();
         let serve = edge.serve(tcp_listener(listener)?, drain.clone());
         supervisor.serving();
@@ -140,7 +141,8 @@ async fn take_over(notices: &mut mpsc::Receiver<Notice>) -> anyhow::Result<Vec<D
     }
 }
 
-fn edge_config(config: &Config) -> EdgeConfig {
+fn edge_config(welcome: &Welcome) -> EdgeConfig {
+    let config = &welcome.config;
     let open_files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
     // What sessions leave is for connections.
     let for_sessions = u64::try_from(config.sessions.max).unwrap_or(u64::MAX).saturating_mul(FDS_PER_SESSION);
@@ -152,6 +154,16 @@ fn edge_config(config: &Config) -> EdgeConfig {
         max_file_bytes: config.sandbox.disk_mb << 20,
         max_connections: usize::try_from(for_connections).unwrap_or(usize::MAX),
         drain: Duration::from_secs(config.edge.drain_s),
+        capabilities: capabilities::describe(config, host(welcome)),
+    }
+}
+
+fn host(welcome: &Welcome) -> Host {
+    let Report { tier, layers } = &welcome.isolation;
+    Host {
+        interpreters: welcome.interpreters.clone(),
+        tier: format!("{tier:?}"),
+        layers: layers.iter().map(|layer| (layer.name.clone(), layer.active)).collect(),
     }
 }
 

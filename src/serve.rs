@@ -35,7 +35,8 @@ const BASE_UID: u32 = 0x7000_0000;
 /// # Errors
 /// Whatever keeps the server from starting, with what to do about it.
 pub fn run(config: Config) -> anyhow::Result<()> {
-    check_isolation(&probe())?;
+    let isolation = probe();
+    check_isolation(&isolation)?;
     warn_of_no_effect(&config);
     keys::prepare_data_dir(&config.data_dir)?;
     let _lock = lock(&config.data_dir)?;
@@ -49,7 +50,7 @@ pub fn run(config: Config) -> anyhow::Result<()> {
     let listener = TcpListener::bind(config.edge.listen)
         .with_context(|| format!("cannot listen on {}; choose another address with --listen", config.edge.listen))?;
     announce(&config, &listener)?;
-    let parts = Parts { programs, config, listener, key: signing_key, store, base_uid };
+    let parts = Parts { programs, isolation, config, listener, key: signing_key, store, base_uid };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("no runtime")?;
     let data_dir = parts.config.data_dir.clone();
     let outcome = runtime.block_on(supervisor::run(parts));
@@ -112,8 +113,8 @@ fn program(language: Language, interpreter: Interpreter) -> Program {
         Language::Javascript => (sandbox::Interrupt::Byte, javascript::FILES),
         Language::Bash | Language::Shell => (sandbox::Interrupt::Group, bash::FILES),
     };
-    let Interpreter { argv, binds, .. } = interpreter;
-    Program { language, argv, interrupt, memory_argument, memory_rlimit, files: files.to_vec(), binds }
+    let Interpreter { argv, binds, version, .. } = interpreter;
+    Program { language, version, argv, interrupt, memory_argument, memory_rlimit, files: files.to_vec(), binds }
 }
 
 fn warn_of_no_effect(config: &Config) {

@@ -9,6 +9,13 @@ use ts_rs::TS;
 use crate::event::{Exception, ExecutionState, Limit, Outcome, RawJson, SessionStatus, Usage, Violation};
 use crate::ids::{ExecutionId, SessionId};
 
+pub mod capabilities;
+mod codes;
+mod one_shot;
+
+pub use capabilities::Capabilities;
+pub use one_shot::OneShotRequest;
+
 /// The longest code of one execution, in characters.
 pub const MAX_CODE_CHARS: usize = 1_048_576;
 /// The bounds of `timeout_ms`.

@@ -12,6 +12,8 @@ struct Wire {
     session: crate::rest::Session,
     session_list: crate::rest::SessionList,
     execution_request: crate::rest::ExecutionRequest,
+    one_shot_request: crate::rest::OneShotRequest,
+    capabilities: crate::rest::Capabilities,
     execution_result: crate::rest::ExecutionResult,
     history: crate::rest::History,
     interrupt_request: crate::rest::InterruptRequest,

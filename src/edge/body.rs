@@ -4,19 +4,17 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
-use http::{HeaderMap, Request};
+use http::{HeaderMap, HeaderValue, Request};
 use http_body_util::{BodyExt, Limited};
-use hyper::body::Incoming;
+use hyper::body::Body as _;
 use repltool_protocol::rest::{MAX_MESSAGE_BYTES, ProblemCode};
 use serde::de::DeserializeOwned;
 
 use super::problem::Fault;
+use super::received::RequestBody;
 
 /// How long a body of JSON may take to arrive, and the next piece of any other.
 pub(super) const BODY_DEADLINE: Duration = Duration::from_secs(60);
-/// How long, and how much, of a refused body is read before the answer, so that the client sees it and not a reset.
-const DISCARD_DEADLINE: Duration = Duration::from_secs(5);
-const DISCARD_BYTES: usize = 4 * MAX_MESSAGE_BYTES;
 
 /// Reads a JSON body.
 ///
@@ -25,7 +23,7 @@ const DISCARD_BYTES: usize = 4 * MAX_MESSAGE_BYTES;
 ///
 /// # Cancel safety
 /// Not cancel-safe: what was read is lost.
-pub(super) async fn json<T: DeserializeOwned>(request: &mut Request<Incoming>) -> Result<T, Fault> {
+pub(super) async fn json<T: DeserializeOwned>(request: &mut Request<RequestBody>) -> Result<T, Fault> {
     match optional_json(request).await? {
         Some(value) => Ok(value),
         None => Err(Fault::invalid("a JSON body is needed")),
@@ -39,12 +37,12 @@ pub(super) async fn json<T: DeserializeOwned>(request: &mut Request<Incoming>) -
 ///
 /// # Cancel safety
 /// As [`json`].
-pub(super) async fn optional_json<T: DeserializeOwned>(request: &mut Request<Incoming>) -> Result<Option<T>, Fault> {
-    let checked = is_json(request.headers()).and_then(|()| fits(request.headers()));
-    if let Err(fault) = checked {
-        discard(request.body_mut()).await;
-        return Err(fault);
+pub(super) async fn optional_json<T: DeserializeOwned>(request: &mut Request<RequestBody>) -> Result<Option<T>, Fault> {
+    if request.body().is_end_stream() {
+        return Ok(None);
     }
+    is_json(request.headers())?;
+    fits(request.headers())?;
     let bytes = whole(request.body_mut()).await?;
     if bytes.is_empty() {
         return Ok(None);
@@ -56,30 +54,14 @@ pub(super) async fn optional_json<T: DeserializeOwned>(request: &mut Request<Inc
     serde_json::from_slice(&bytes).map(Some).map_err(|error| malformed(&bytes, &error))
 }
 
-async fn whole(body: &mut Incoming) -> Result<Bytes, Fault> {
+async fn whole(body: &mut RequestBody) -> Result<Bytes, Fault> {
     let read = Limited::new(&mut *body, MAX_MESSAGE_BYTES).collect();
     match tokio::time::timeout(BODY_DEADLINE, read).await {
         Ok(Ok(collected)) => Ok(collected.to_bytes()),
-        Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => {
-            discard(body).await;
-            Err(too_large())
-        }
+        Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => Err(too_large()),
         Ok(Err(_)) => Err(Fault::invalid("the body broke off")),
         Err(_) => Err(Fault::invalid("the body took too long")),
     }
-}
-
-/// Reads away what is left of a body, within bounds.
-pub(super) async fn discard(body: &mut Incoming) {
-    let read = async {
-        let mut left = DISCARD_BYTES;
-        while let Some(Ok(frame)) = body.frame().await {
-            let Some(rest) = left.checked_sub(frame.data_ref().map_or(0, Bytes::len)) else { break };
-            left = rest;
-        }
-    };
-    // Whatever is left when the time is up goes down with the connection.
-    let _ = tokio::time::timeout(DISCARD_DEADLINE, read).await;
 }
 
 /// Refuses a body that is encoded.
@@ -87,7 +69,7 @@ pub(super) async fn discard(body: &mut Incoming) {
 /// # Errors
 /// `unsupported_media_type`.
 pub(super) fn is_plain(headers: &HeaderMap) -> Result<(), Fault> {
-    if headers.get(CONTENT_ENCODING).is_some_and(|it| !it.as_bytes().eq_ignore_ascii_case(b"identity")) {
+    if headers.get_all(CONTENT_ENCODING).iter().any(|it| !it.as_bytes().eq_ignore_ascii_case(b"identity")) {
         return Err(unsupported("a body without content encoding is needed"));
     }
     Ok(())
@@ -99,9 +81,12 @@ fn unsupported(detail: &'static str) -> Fault {
 
 fn is_json(headers: &HeaderMap) -> Result<(), Fault> {
     is_plain(headers)?;
-    let Some(value) = headers.get(CONTENT_TYPE) else { return Ok(()) };
-    let media_type = value.to_str().unwrap_or_default().split(';').next().unwrap_or_default().trim();
-    if media_type.eq_ignore_ascii_case("application/json") {
+    let is_json = |value: &HeaderValue| {
+        let media_type = value.to_str().unwrap_or_default().split(';').next().unwrap_or_default().trim();
+        media_type.eq_ignore_ascii_case("application/json")
+    };
+    let mut types = headers.get_all(CONTENT_TYPE).iter();
+    if types.next().is_some_and(is_json) && types.next().is_none() {
         return Ok(());
     }
     Err(unsupported("a body of type application/json is needed"))
@@ -251,13 +236,21 @@ mod tests {
     #[test]
     fn only_json_is_read() {
         let with = |name: http::HeaderName, value: &str| HeaderMap::from_iter([(name, value.parse().unwrap())]);
+        let json_and = |name: http::HeaderName, value: &str| {
+            let mut headers = with(CONTENT_TYPE, "application/json");
+            headers.append(name, value.parse().unwrap());
+            headers
+        };
         for (headers, ok) in [
-            (HeaderMap::new(), true),
+            (HeaderMap::new(), false),
             (with(CONTENT_TYPE, "application/json; charset=utf-8"), true),
             (with(CONTENT_TYPE, "Application/JSON"), true),
             (with(CONTENT_TYPE, "text/plain"), false),
             (with(CONTENT_TYPE, "application/x-www-form-urlencoded"), false),
             (with(CONTENT_ENCODING, "gzip"), false),
+            (json_and(CONTENT_ENCODING, "identity"), true),
+            (json_and(CONTENT_ENCODING, "gzip"), false),
+            (json_and(CONTENT_TYPE, "text/plain"), false),
         ] {
             assert_eq!(is_json(&headers).is_ok(), ok, "{headers:?}");
         }

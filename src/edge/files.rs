@@ -54,13 +54,7 @@ pub(super) async fn read(call: &Call, id: &str, file: &str) -> Result<Answer, Fa
 
 /// `PUT /sessions/{id}/files/{path}`
 pub(super) async fn write(mut call: Call, id: &str, file: &str) -> Result<Answer, Fault> {
-    let written = match begin(&call, id, file).await {
-        Ok(upload) => upload.run(&mut call.request).await,
-        Err(fault) => {
-            upload::refuse(&mut call.request).await;
-            return Err(fault);
-        }
-    }?;
+    let written = begin(&call, id, file).await?.run(&mut call.request).await?;
     let status = if written.existed { StatusCode::NO_CONTENT } else { StatusCode::CREATED };
     let mut answer = respond::empty(status);
     set(&mut answer, ETAG, &written.tag);

@@ -11,11 +11,14 @@
 
 pub mod auth;
 mod body;
+pub mod capabilities;
 mod environment;
 mod files;
 mod hosts;
+mod one_shot;
 mod problem;
 mod query;
+mod received;
 mod respond;
 mod rest;
 mod router;
@@ -35,7 +38,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use repltool_protocol::ids::SessionId;
-use repltool_protocol::rest::SessionConfig;
+use repltool_protocol::rest::{Capabilities, SessionConfig};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
@@ -72,6 +75,8 @@ pub struct EdgeConfig {
     pub max_connections: usize,
     /// How long requests that run have to end when the edge drains.
     pub drain: Duration,
+    /// What clients are told that this server offers.
+    pub capabilities: Capabilities,
 }
 
 /// Serves the API on a listener.
@@ -158,7 +163,8 @@ impl Shared {
     /// # Errors
     /// `not_found`: for a malformed name, an unknown one and somebody else's alike.
     fn session(&self, principal: &Principal, id: &str) -> Result<SessionHandle, Fault> {
-        let id = SessionId::from_str(id).map_err(|_| Fault::not_found())?;
+        let id = query::unescape(id).and_then(|it| String::from_utf8(it).ok()).ok_or_else(Fault::not_found)?;
+        let id = SessionId::from_str(&id).map_err(|_| Fault::not_found())?;
         let handle = self.registry.get(&id).ok_or_else(Fault::not_found)?;
         if handle.identity().owner == principal.subject || principal.scopes.has(Scope::Admin) {
             return Ok(handle);

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use http::header::{
-    CACHE_CONTROL, CONTENT_TYPE, HeaderName, LOCATION, RETRY_AFTER, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
+    ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderName, LOCATION, RETRY_AFTER, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
 };
 use http::{HeaderValue, Response, StatusCode};
 use http_body_util::combinators::UnsyncBoxBody;
@@ -52,6 +52,17 @@ pub(super) fn created(location: &str, value: &impl Serialize) -> Result<Answer, 
     let location = HeaderValue::from_str(location).map_err(|error| Fault::internal(&error))?;
     let mut answer = json(StatusCode::CREATED, value)?;
     answer.headers_mut().insert(LOCATION, location);
+    Ok(answer)
+}
+
+/// What can be done at a path, to whoever asks by `OPTIONS`.
+///
+/// # Errors
+/// `internal` if the list is no header value.
+pub(super) fn options(allow: &str) -> Result<Answer, Fault> {
+    let mut answer = empty(StatusCode::NO_CONTENT);
+    let allow = HeaderValue::from_str(allow).map_err(|error| Fault::internal(&error))?;
+    answer.headers_mut().insert(ALLOW, allow);
     Ok(answer)
 }
 

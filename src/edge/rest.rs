@@ -17,7 +17,7 @@ use super::router::{self, Call};
 use super::stream::{Feed, Format, Scope as FeedScope};
 use super::{body, validate};
 use crate::session::log::collect;
-use crate::session::{End, Execute, Refusal, SessionHandle};
+use crate::session::{Accepted, End, Execute, Refusal, SessionHandle};
 
 /// How long a reply waits for the interpreter that takes the place of a lost one.
 const FRESH_INTERPRETER: Duration = Duration::from_secs(1);
@@ -73,15 +73,24 @@ pub(super) async fn execute(mut call: Call, id: &str) -> Result<Answer, Fault> {
         let scope = FeedScope::Execution { id: accepted.id, log: handle.log().clone() };
         return Ok(Feed::new(cursor, format, scope).held_by(call.principal).answer());
     }
-    let it = collect(handle.log(), accepted.after, &accepted.id).await?;
-    if it.outcome.state_lost {
+    let result = result(&handle, &accepted).await?;
+    if result.state_lost {
         // Whoever waited for the end finds the next interpreter ready.
         handle.until_idle(FRESH_INTERPRETER).await;
     }
+    respond::json(StatusCode::OK, &result)
+}
+
+/// Waits for the end of an execution.
+///
+/// # Errors
+/// `gone` if its result is no longer kept, and faults of the server.
+pub(super) async fn result(handle: &SessionHandle, accepted: &Accepted) -> Result<ExecutionResult, Fault> {
+    let it = collect(handle.log(), accepted.after, &accepted.id).await?;
     let session_id = handle.identity().id.clone();
     let mut result = ExecutionResult::new(session_id, it.outcome, it.stdout, it.stderr, it.displays);
     result.truncated |= it.has_gap;
-    respond::json(StatusCode::OK, &result)
+    Ok(result)
 }
 
 /// `GET /sessions/{id}/history`
@@ -98,15 +107,14 @@ pub(super) async fn events(call: &Call, id: &str) -> Result<Answer, Fault> {
     let handle = call.session(id)?;
     let (query, headers) = (call.query(), call.request.headers());
     let (follow, limit) = (query.flag("follow")?, query.limit()?);
-    let after = match query.number("after")? {
-        Some(after) => Some(after),
-        None => headers.get("last-event-id").and_then(|it| it.to_str().ok()).and_then(|it| it.parse().ok()),
-    };
+    let after = query.number("after")?;
+    // A browser that comes back by itself could not do anything about a refusal: it is told of a gap.
+    let last_seen = headers.get("last-event-id").and_then(|it| it.to_str().ok()).and_then(|it| it.parse().ok());
     let kept_from = handle.log().kept_from();
     if after.is_some_and(|after| Seq(after).next() < kept_from) {
         return Err(Fault::new(ProblemCode::Gone, format!("events before {kept_from} are no longer kept")));
     }
-    let cursor = handle.log().cursor(Some(Seq(after.unwrap_or(0))));
+    let cursor = handle.log().cursor(Some(Seq(after.or(last_seen).unwrap_or(0))));
     let scope = if follow {
         FeedScope::Live { principal: call.principal.clone(), drain: call.connection.shared.drain.clone() }
     } else {

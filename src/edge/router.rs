@@ -11,8 +11,9 @@ use tracing::Instrument;
 use super::auth::{self, AuthError, Principal, Scope};
 use super::problem::Fault;
 use super::query::Query;
+use super::received::RequestBody;
 use super::respond::{self, Answer};
-use super::{Connection, Shared, files, rest, upgrade};
+use super::{Connection, Shared, capabilities, files, one_shot, rest, upgrade};
 use crate::session::SessionHandle;
 
 /// What can be asked for.
@@ -37,6 +38,8 @@ pub(super) enum Endpoint {
     RemoveFile,
     Attach,
     CreateAndAttach,
+    OneShot,
+    Capabilities,
 }
 
 /// Who may ask.
@@ -44,6 +47,8 @@ pub(super) enum Endpoint {
 pub(super) enum Access {
     /// Anybody.
     Public,
+    /// Whoever has a token.
+    Token,
     /// Whoever has the scope.
     Scope(Scope),
     /// Whoever has the scope; the handshake finds the token, which may be in a second place.
@@ -99,6 +104,8 @@ static ROUTES: &[(&str, &[Route])] = &[
     ("/api/v1/sessions/{id}/files/{*path}", FILE),
     ("/api/v1/sessions/{id}/ws", &[(Method::GET, Endpoint::Attach, Access::Handshake(Scope::Read))]),
     ("/api/v1/ws", &[(Method::GET, Endpoint::CreateAndAttach, Access::Handshake(Scope::Execute))]),
+    ("/api/v1/execute", &[(Method::POST, Endpoint::OneShot, Access::Scope(Scope::Execute))]),
+    ("/api/v1/capabilities", &[(Method::GET, Endpoint::Capabilities, Access::Token)]),
 ];
 
 /// The table, ready to be searched.
@@ -129,6 +136,17 @@ impl Routes {
         }
         Err(Fault::method_not_allowed(allowed(found.value)))
     }
+
+    /// The methods of a path, as a header has them; of the server itself, those of all paths.
+    ///
+    /// # Errors
+    /// `not_found`.
+    fn options(&self, path: &str) -> Result<String, Fault> {
+        match path {
+            "*" => Ok("GET, HEAD, POST, PUT, DELETE, OPTIONS".to_owned()),
+            path => self.0.at(path).map(|found| allowed(found.value)).map_err(|_| Fault::not_found()),
+        }
+    }
 }
 
 /// What stands in a path, as it stands there; empty where its route has no such name.
@@ -148,7 +166,7 @@ pub(super) struct Call {
     /// Who is asking.
     pub(super) principal: Principal,
     /// What is asked.
-    pub(super) request: Request<Incoming>,
+    pub(super) request: Request<RequestBody>,
 }
 
 impl Call {
@@ -170,6 +188,7 @@ impl Call {
 pub(super) async fn answer(connection: Arc<Connection>, request: Request<Incoming>) -> Answer {
     let request_id = format!("{:032x}", rand::random::<u128>());
     let span = tracing::info_span!("request", %request_id, peer = %connection.peer);
+    let request = RequestBody::of(request, connection.shared.tasks.clone());
     let routed = route(connection, request).instrument(span.clone()).await;
     let mut answer = routed.unwrap_or_else(|fault| {
         tracing::debug!(parent: &span, status = fault.status().as_u16(), detail = fault.detail(), "a request was refused");
@@ -179,22 +198,29 @@ pub(super) async fn answer(connection: Arc<Connection>, request: Request<Incomin
     answer
 }
 
-async fn route(connection: Arc<Connection>, request: Request<Incoming>) -> Result<Answer, Fault> {
+async fn route(connection: Arc<Connection>, request: Request<RequestBody>) -> Result<Answer, Fault> {
     let shared = &connection.shared;
     let authority = shared.hosts.check(request.uri(), request.headers(), connection.local)?;
     let path = request.uri().path();
+    if request.method() == Method::OPTIONS {
+        return respond::options(&shared.routes.options(path)?);
+    }
     let (endpoint, access, names) = shared.routes.find(request.method(), path)?;
     let (id, file) = (names.id.to_owned(), names.file.to_owned());
     let scope = match access {
         Access::Public => return public(shared, endpoint),
-        Access::Scope(scope) => scope,
+        Access::Token => None,
+        Access::Scope(scope) => Some(scope),
         Access::Handshake(scope) => {
             let wanted = if endpoint == Endpoint::Attach { upgrade::Wanted::Session(id) } else { upgrade::Wanted::New };
             return upgrade::upgrade(connection, request, &authority, wanted, scope).await;
         }
     };
     let token = auth::bearer(request.headers()).and_then(|token| token.ok_or(AuthError::Missing));
-    let principal = admit(shared, token, scope)?;
+    let principal = match scope {
+        Some(scope) => admit(shared, token, scope)?,
+        None => authenticate(shared, token)?,
+    };
     let call = Call { connection, principal, request };
     match endpoint {
         Endpoint::CreateSession => rest::create(call).await,
@@ -212,6 +238,8 @@ async fn route(connection: Arc<Connection>, request: Request<Incoming>) -> Resul
         Endpoint::ReadFile => files::read(&call, &id, &file).await,
         Endpoint::WriteFile => files::write(call, &id, &file).await,
         Endpoint::RemoveFile => files::remove(&call, &id, &file).await,
+        Endpoint::OneShot => one_shot::execute(call).await,
+        Endpoint::Capabilities => capabilities::get(&call),
         Endpoint::Healthy | Endpoint::Ready | Endpoint::Attach | Endpoint::CreateAndAttach => Err(Fault::not_found()),
     }
 }
@@ -221,11 +249,15 @@ async fn route(connection: Arc<Connection>, request: Request<Incoming>) -> Resul
 /// # Errors
 /// `unauthorized` or `forbidden`.
 pub(super) fn admit(shared: &Shared, token: Result<&str, AuthError>, scope: Scope) -> Result<Principal, Fault> {
-    let principal = token.and_then(|token| shared.auth.verify(token)).inspect_err(|error| {
-        tracing::warn!(reason = %error, "authentication failed");
-    })?;
+    let principal = authenticate(shared, token)?;
     require(&principal, scope)?;
     Ok(principal)
+}
+
+fn authenticate(shared: &Shared, token: Result<&str, AuthError>) -> Result<Principal, AuthError> {
+    token.and_then(|token| shared.auth.verify(token)).inspect_err(|error| {
+        tracing::warn!(reason = %error, "authentication failed");
+    })
 }
 
 /// Whether the principal has the scope.
@@ -258,6 +290,7 @@ fn allowed(routes: &[Route]) -> String {
     if routes.iter().any(|(method, _, access)| method == Method::GET && !matches!(access, Access::Handshake(_))) {
         names.insert(1, "HEAD");
     }
+    names.push("OPTIONS");
     names.join(", ")
 }
 
@@ -316,14 +349,15 @@ mod tests {
     #[test]
     fn other_methods_are_told_which_are_allowed() {
         for (method, path, allow) in [
-            (Method::PUT, "/api/v1/sessions", "GET, HEAD, POST"),
-            (Method::POST, "/api/v1/sessions/abcdefgh", "GET, HEAD, DELETE"),
-            (Method::GET, "/api/v1/sessions/abcdefgh/execute", "POST"),
-            (Method::GET, "/api/v1/sessions/abcdefgh/stdin", "POST"),
-            (Method::PUT, "/api/v1/sessions/abcdefgh/files", "GET, HEAD"),
-            (Method::POST, "/api/v1/sessions/abcdefgh/files/a", "GET, HEAD, PUT, DELETE"),
-            (Method::HEAD, "/api/v1/ws", "GET"),
-            (Method::OPTIONS, "/healthz", "GET, HEAD"),
+            (Method::PUT, "/api/v1/sessions", "GET, HEAD, POST, OPTIONS"),
+            (Method::POST, "/api/v1/sessions/abcdefgh", "GET, HEAD, DELETE, OPTIONS"),
+            (Method::GET, "/api/v1/sessions/abcdefgh/execute", "POST, OPTIONS"),
+            (Method::GET, "/api/v1/sessions/abcdefgh/stdin", "POST, OPTIONS"),
+            (Method::PUT, "/api/v1/sessions/abcdefgh/files", "GET, HEAD, OPTIONS"),
+            (Method::POST, "/api/v1/sessions/abcdefgh/files/a", "GET, HEAD, PUT, DELETE, OPTIONS"),
+            (Method::HEAD, "/api/v1/ws", "GET, OPTIONS"),
+            (Method::POST, "/healthz", "GET, HEAD, OPTIONS"),
+            (Method::GET, "/api/v1/execute", "POST, OPTIONS"),
         ] {
             assert_eq!(found(method, path), Err((405, Some(allow.into()))), "{path}");
         }

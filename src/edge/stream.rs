@@ -7,7 +7,7 @@ use std::io;
 use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
-use futures::stream;
+use futures::{FutureExt, stream};
 use http::header::ACCEPT;
 use http::{HeaderMap, StatusCode};
 use http_body_util::{BodyExt, StreamBody};
@@ -127,10 +127,20 @@ impl Feed {
 
     /// The answer. Its head goes out at once.
     pub(super) fn answer(self) -> Answer {
+        self.answer_then(std::future::ready(()))
+    }
+
+    /// The answer, which ends when `last` has; `last` is dropped if it breaks off before.
+    pub(super) fn answer_then(self, last: impl Future<Output = ()> + Send + 'static) -> Answer {
         let content_type = self.format.content_type();
-        let chunks = stream::unfold(self, |mut feed| async move {
-            let chunk = feed.chunk().await?;
-            Some((chunk.map(Frame::data), feed))
+        let chunks = stream::unfold((self, last.boxed()), |(mut feed, last)| async move {
+            match feed.chunk().await {
+                Some(chunk) => Some((chunk.map(Frame::data), (feed, last))),
+                None => {
+                    last.await;
+                    None
+                }
+            }
         });
         respond::with(StatusCode::OK, content_type, StreamBody::new(chunks).boxed_unsync())
     }

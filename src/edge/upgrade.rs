@@ -10,7 +10,6 @@ use http::header::{
     CONNECTION, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_PROTOCOL, SEC_WEBSOCKET_VERSION, UPGRADE,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode};
-use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
 use repltool_protocol::frame::{BEARER_PREFIX, SUBPROTOCOL};
 use repltool_protocol::ids::Seq;
@@ -25,6 +24,7 @@ use super::auth::{self, AuthError, Principal, Scope};
 use super::hosts::Origin;
 use super::problem::Fault;
 use super::query::Query;
+use super::received::RequestBody;
 use super::respond::{self, Answer};
 use super::socket::{self, Attachment};
 use super::{Connection, rest, router};
@@ -54,7 +54,7 @@ struct Offer {
 /// Whatever refuses it, to clients that can see a status.
 pub(super) async fn upgrade(
     connection: Arc<Connection>,
-    mut request: Request<Incoming>,
+    mut request: Request<RequestBody>,
     authority: &str,
     wanted: Wanted,
     scope: Scope,
@@ -99,7 +99,7 @@ async fn serve(connection: &Connection, stream: TcpStream, early: Bytes, outcome
 
 async fn attach(
     connection: &Connection,
-    request: &Request<Incoming>,
+    request: &Request<RequestBody>,
     offer: &Offer,
     wanted: &Wanted,
     scope: Scope,

@@ -9,10 +9,6 @@ use super::environment;
 use super::problem::Fault;
 use crate::session::{Input, Query};
 
-/// Below this, in MiB, an interpreter does not start.
-const PYTHON_MIN_MEMORY_MB: u64 = 32;
-const JAVASCRIPT_MIN_MEMORY_MB: u64 = 64;
-const BASH_MIN_MEMORY_MB: u64 = 16;
 /// The longest `working_directory`.
 const MAX_DIRECTORY_BYTES: usize = 1024;
 /// Where a session's own directory is, as its program sees it.
@@ -101,20 +97,30 @@ fn readable(language: Language, code: &str) -> Result<(), Fault> {
 }
 
 fn limits(language: Language, limits: &ResourceLimits) -> Result<(), Fault> {
-    within("resource_limits.max_cpu_time", limits.max_cpu_time, &(1..=300))?;
-    within("resource_limits.max_memory_mb", limits.max_memory_mb, &(16..=4096))?;
-    within("resource_limits.max_output_size", limits.max_output_size, &(1024..=10_485_760))?;
-    within("resource_limits.max_expressions", limits.max_expressions, &(1..=10_000))?;
-    let (name, least) = match language {
-        Language::Python => ("python", PYTHON_MIN_MEMORY_MB),
-        Language::Javascript => ("javascript", JAVASCRIPT_MIN_MEMORY_MB),
-        Language::Bash => ("bash", BASH_MIN_MEMORY_MB),
-        Language::Shell => ("shell", BASH_MIN_MEMORY_MB),
+    within("resource_limits.max_cpu_time", limits.max_cpu_time, &ResourceLimits::CPU_TIME)?;
+    within("resource_limits.max_memory_mb", limits.max_memory_mb, &ResourceLimits::MEMORY_MB)?;
+    within("resource_limits.max_output_size", limits.max_output_size, &ResourceLimits::OUTPUT_SIZE)?;
+    within("resource_limits.max_expressions", limits.max_expressions, &ResourceLimits::EXPRESSIONS)?;
+    let least = min_memory_mb(language);
+    let name = match language {
+        Language::Python => "python",
+        Language::Javascript => "javascript",
+        Language::Bash => "bash",
+        Language::Shell => "shell",
     };
     if limits.max_memory_mb < least {
         return Err(Fault::field("resource_limits.max_memory_mb", format!("{name} needs at least {least} to start")));
     }
     Ok(())
+}
+
+/// Below this, in MiB, the interpreter of a language does not start.
+pub(super) fn min_memory_mb(language: Language) -> u64 {
+    match language {
+        Language::Python => 32,
+        Language::Javascript => 64,
+        Language::Bash | Language::Shell => 16,
+    }
 }
 
 fn within(field: &str, value: u64, bounds: &std::ops::RangeInclusive<u64>) -> Result<(), Fault> {

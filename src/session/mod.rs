@@ -118,6 +118,15 @@ pub struct Accepted {
     pub after: Seq,
 }
 
+/// For how long a session is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lifespan {
+    /// Until a client terminates it or nobody uses it.
+    Kept,
+    /// For one request: nobody else finds it, and no later gateway takes it up.
+    OneShot,
+}
+
 /// How a session ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
@@ -161,6 +170,8 @@ pub struct Identity {
     pub limits: ResourceLimits,
     /// When it was created.
     pub created_at: jiff::Timestamp,
+    /// For how long it is there.
+    pub lifespan: Lifespan,
 }
 
 /// What the actor is asked. The sender may go away: a command that was queued is carried out all the same.

@@ -1,16 +1,17 @@
 //! What becomes of the sessions of an earlier run: those whose kernel lives go on with it, the others are there without
-//! their state, and what a crash kept from the history is made up for.
+//! their state, what was to be deleted is, and what a crash kept from the history is made up for.
 
 use std::collections::HashSet;
+use std::io;
 use std::sync::Arc;
 
 use repltool_protocol::ids::{ExecutionId, SessionId};
 
-use super::Identity;
 use super::actor::{Origin, stored_code};
 use super::admission::Fingerprint;
 use super::log::{Found, Log, LogError, Tail};
 use super::registry::{OpenError, Registry};
+use super::{Identity, Lifespan};
 use crate::runtime::Kernel;
 use crate::store::SessionRow;
 use crate::supervisor::handle::{Delivered, SupervisorHandle};
@@ -24,7 +25,14 @@ impl Registry {
     /// # Errors
     /// [`OpenError::Store`]. A session whose log cannot be read is told in the server's log and left out.
     pub async fn take_up(&self, mut kernels: Vec<Delivered>, tail: Tail) -> Result<(), OpenError> {
-        for row in self.shared.store.sessions().await? {
+        let (gone, rows): (Vec<_>, Vec<_>) =
+            self.shared.store.sessions().await?.into_iter().partition(is_to_be_deleted);
+        for row in &gone {
+            kernels.retain(|delivered| delivered.held.session != row.id);
+            self.shared.supervisor.release(&row.id);
+        }
+        futures::future::join_all(gone.iter().map(|row| self.erase(&row.id))).await;
+        for row in rows {
             let kernel = newest(&mut kernels, &row.id, &self.shared.supervisor);
             let id = row.id.clone();
             if let Err(error) = self.take_up_one(row, kernel, tail).await {
@@ -39,6 +47,19 @@ impl Registry {
         Ok(())
     }
 
+    /// Deletes what is stored of a session that has no actor. What cannot be deleted is told in the server's log.
+    pub(super) async fn erase(&self, id: &SessionId) {
+        match std::fs::remove_dir_all(self.shared.logs.join(id.as_str())) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                tracing::error!(session = %id, error = &error as &dyn std::error::Error, "a session's log is left over");
+            }
+            Ok(()) | Err(_) => {}
+        }
+        if let Err(error) = self.shared.store.delete_session(id).await {
+            tracing::error!(session = %id, error = &error as &dyn std::error::Error, "a session's rows are left over");
+        }
+    }
+
     async fn take_up_one(&self, row: SessionRow, kernel: Option<Delivered>, tail: Tail) -> Result<(), LogError> {
         let dir = self.shared.logs.join(row.id.as_str());
         let (log, reader, found) = Log::open(&dir, self.shared.log_limits, tail)?;
@@ -51,6 +72,7 @@ impl Registry {
             sandbox_mode: row.config.sandbox_mode,
             limits: row.config.resource_limits,
             created_at: row.created_at,
+            lifespan: Lifespan::Kept,
         });
         let origin = match (row.ended_at, kernel) {
             (Some(at), kernel) => {
@@ -108,6 +130,11 @@ impl Registry {
         }
         known
     }
+}
+
+/// It was being terminated when the gateway before us died, or it was that of a request which died with it.
+fn is_to_be_deleted(row: &SessionRow) -> bool {
+    row.ended_at == Some(SessionRow::TO_BE_DELETED)
 }
 
 /// Takes the sandboxes of a session out of those that were handed over. Of two, the older one has ended, and the gateway

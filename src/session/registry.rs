@@ -17,7 +17,7 @@ use tracing::Instrument;
 
 use super::actor::{Actor, Origin, Parts, Settings};
 use super::log::{Log, LogError, LogLimits, LogReader, Total};
-use super::{COMMAND_QUEUE, Command, Identity, SessionHandle, Snapshot, create_request};
+use super::{COMMAND_QUEUE, Command, Identity, Lifespan, SessionHandle, Snapshot, create_request};
 use crate::config::Config;
 use crate::runtime::{BootError, Kernel};
 use crate::store::{SessionRow, Store, StoreError};
@@ -131,6 +131,27 @@ impl Registry {
     /// # Cancel safety
     /// A session whose caller goes away while it boots is not created.
     pub async fn create(&self, owner: &str, config: SessionConfig) -> Result<SessionHandle, CreateError> {
+        self.create_for(owner, config, Lifespan::Kept).await
+    }
+
+    /// [`Registry::create`] for one request, which is to terminate the session. It counts to the caps, and is found neither
+    /// by [`Registry::get`] nor in a [`Registry::list`].
+    ///
+    /// # Errors
+    /// As [`Registry::create`].
+    ///
+    /// # Cancel safety
+    /// Not cancel-safe: whoever goes away may leave a session behind until its idle timeout.
+    pub async fn create_one_shot(&self, owner: &str, config: SessionConfig) -> Result<SessionHandle, CreateError> {
+        self.create_for(owner, config, Lifespan::OneShot).await
+    }
+
+    async fn create_for(
+        &self,
+        owner: &str,
+        config: SessionConfig,
+        lifespan: Lifespan,
+    ) -> Result<SessionHandle, CreateError> {
         if !self.ready() {
             return Err(CreateError::Draining);
         }
@@ -145,6 +166,7 @@ impl Registry {
             sandbox_mode: config.sandbox_mode,
             limits: config.resource_limits,
             created_at: jiff::Timestamp::now(),
+            lifespan,
         });
         let kernel =
             Kernel::boot(&self.shared.supervisor, create_request(&identity, &config)).await.map_err(|error| {
@@ -171,7 +193,10 @@ impl Registry {
             owner: identity.owner.clone(),
             config: config.clone(),
             created_at: identity.created_at,
-            ended_at: None,
+            ended_at: match identity.lifespan {
+                Lifespan::Kept => None,
+                Lifespan::OneShot => Some(SessionRow::TO_BE_DELETED),
+            },
         };
         match self.shared.store.create_session(row).await {
             Ok(()) => Ok((log, reader)),
@@ -216,6 +241,9 @@ impl Registry {
             if outcome.is_err() {
                 tracing::error!("a fault ended the session");
                 registry.shared.supervisor.release(&identity.id);
+                if identity.lifespan == Lifespan::OneShot {
+                    registry.erase(&identity.id).await;
+                }
             }
             registry.forget(&identity, permits);
         };
@@ -241,7 +269,8 @@ impl Registry {
 
     /// A session by its name.
     pub fn get(&self, id: &SessionId) -> Option<SessionHandle> {
-        self.shared.sessions.get(id).map(|entry| entry.value().clone())
+        let handle = self.shared.sessions.get(id).map(|entry| entry.value().clone());
+        handle.filter(|handle| handle.identity().lifespan == Lifespan::Kept)
     }
 
     /// The sessions of one owner, or all of them, oldest first.
@@ -250,6 +279,7 @@ impl Registry {
             .shared
             .sessions
             .iter()
+            .filter(|entry| entry.identity().lifespan == Lifespan::Kept)
             .filter(|entry| owner.is_none_or(|owner| entry.identity().owner == owner))
             .map(|entry| entry.value().clone())
             .collect();

@@ -31,8 +31,13 @@ pub struct SessionRow {
     pub config: SessionConfig,
     /// When it was created; kept to the microsecond.
     pub created_at: Timestamp,
-    /// When it ended, if it has.
+    /// When it ended, if it has; [`SessionRow::TO_BE_DELETED`] of one that nobody is to find again.
     pub ended_at: Option<Timestamp>,
+}
+
+impl SessionRow {
+    /// The end of a session that is to be deleted at once, by the next process if this one does not come to it.
+    pub const TO_BE_DELETED: Timestamp = Timestamp::UNIX_EPOCH;
 }
 
 /// What changes in the life of a session.
@@ -207,8 +212,8 @@ impl Store {
         self.0.update(id.clone(), state);
     }
 
-    /// Notes that a session ended at this instant, and returns when that is stored. It is kept for a while after it; one
-    /// that ended at [`Timestamp::UNIX_EPOCH`] is to be deleted at once.
+    /// Notes that a session ended at this instant, and returns when that is stored. It is kept for a while after it, unless
+    /// the instant is [`SessionRow::TO_BE_DELETED`].
     ///
     /// # Errors
     /// [`StoreError::Full`], [`StoreError::Database`], [`StoreError::Closed`].

@@ -5,6 +5,8 @@
 //! [`VERSION`]. A plain loop of sends stalls after some hundred packets, because the kernel bounds what lies in a
 //! socket: handover has a window ([`HANDOVER_WINDOW`]), and the supervisor never waits in a send.
 
+mod secret;
+
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -23,9 +25,11 @@ use tokio::io::unix::AsyncFd;
 use crate::config::Config;
 use crate::sandbox::cgroup::Counter;
 pub use crate::sandbox::init_link as init;
+use crate::sandbox::probe::Report;
+pub use secret::Secret;
 
 /// Version of the messages. A gateway of another version is refused.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 /// The largest packet.
 pub const MAX_PACKET_BYTES: usize = 64 * 1024;
 /// Descriptors of one packet: those of one sandbox.
@@ -93,6 +97,10 @@ pub struct Welcome {
     pub store: StoreRoot,
     /// Identifies this run of the machine.
     pub boot_id: String,
+    /// The interpreters that were found: the language of each, and its version.
+    pub interpreters: Vec<(Language, String)>,
+    /// The walls of a sandbox that this host gives.
+    pub isolation: Report,
 }
 
 /// How the gateway reaches the part of the data directory that is its own.
@@ -102,34 +110,6 @@ pub struct StoreRoot {
     pub path: std::path::PathBuf,
     /// The user to become before anything else, where the supervisor is root.
     pub user: Option<u32>,
-}
-
-/// Bytes that are wiped when dropped and never printed.
-#[derive(Clone, Serialize, Deserialize)]
-pub struct Secret(Vec<u8>);
-
-impl Secret {
-    /// Takes over the bytes.
-    pub fn new(bytes: Vec<u8>) -> Self {
-        Self(bytes)
-    }
-
-    /// The bytes.
-    pub fn expose(&self) -> &[u8] {
-        &self.0
-    }
-}
-
-impl std::fmt::Debug for Secret {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("***")
-    }
-}
-
-impl Drop for Secret {
-    fn drop(&mut self) {
-        zeroize::Zeroize::zeroize(&mut self.0);
-    }
 }
 
 /// A sandbox as both sides know it.

@@ -30,6 +30,7 @@ use tokio::time::Instant;
 
 use crate::config::Config;
 use crate::sandbox;
+use crate::sandbox::probe::Report;
 use gateway::{Gateway, GatewayError};
 use link::{Create, LinkError, Secret, StoreRoot, ToGateway, ToSupervisor, VERSION, Welcome};
 use sandboxes::Sandboxes;
@@ -43,6 +44,8 @@ pub type MemoryArgument = fn(u64) -> CString;
 pub struct Program {
     /// Which one.
     pub language: Language,
+    /// What its interpreter says its version is.
+    pub version: String,
     /// The interpreter with its arguments.
     pub argv: Vec<CString>,
     /// How it is interrupted.
@@ -66,6 +69,8 @@ pub struct Parts {
     pub listener: std::net::TcpListener,
     /// What can be run.
     pub programs: Vec<Program>,
+    /// The walls of a sandbox that this host gives.
+    pub isolation: Report,
     /// The key file, read anew for each gateway so that it does not stay in this process.
     pub key: fn(&Config) -> anyhow::Result<Secret>,
     /// The part of the data directory that belongs to the gateway.
@@ -173,6 +178,8 @@ impl Supervisor {
             signing_key: key,
             store: StoreRoot { path: self.parts.store.path.clone(), user: self.parts.store.user },
             boot_id: boot_id(),
+            interpreters: self.parts.programs.iter().map(|it| (it.language, it.version.clone())).collect(),
+            isolation: self.parts.isolation.clone(),
         };
         let mut gateway = Gateway::start()?;
         gateway.send(&ToGateway::Welcome(Box::new(welcome)), vec![self.listener_copy()?]);

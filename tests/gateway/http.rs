@@ -15,17 +15,19 @@ async fn other_methods_are_told_which_are_allowed() {
     let server = Server::start().await;
     let id = python(&server.client(), json!({})).await;
     for (method, path, allow) in [
-        ("PUT", SESSIONS.to_owned(), "GET, HEAD, POST"),
-        ("PATCH", format!("{SESSIONS}/{id}"), "GET, HEAD, DELETE"),
-        ("GET", format!("{SESSIONS}/{id}/execute"), "POST"),
-        ("HEAD", format!("{SESSIONS}/{id}/execute"), "POST"),
-        ("POST", format!("{SESSIONS}/{id}/history"), "GET, HEAD"),
-        ("DELETE", format!("{SESSIONS}/{id}/events"), "GET, HEAD"),
-        ("GET", format!("{SESSIONS}/{id}/interrupt"), "POST"),
-        ("GET", format!("{SESSIONS}/{id}/restart"), "POST"),
-        ("POST", format!("{SESSIONS}/{id}/ws"), "GET"),
-        ("POST", "/readyz".to_owned(), "GET, HEAD"),
-        ("OPTIONS", "/api/v1/ws".to_owned(), "GET"),
+        ("PUT", SESSIONS.to_owned(), "GET, HEAD, POST, OPTIONS"),
+        ("PATCH", format!("{SESSIONS}/{id}"), "GET, HEAD, DELETE, OPTIONS"),
+        ("GET", format!("{SESSIONS}/{id}/execute"), "POST, OPTIONS"),
+        ("HEAD", format!("{SESSIONS}/{id}/execute"), "POST, OPTIONS"),
+        ("POST", format!("{SESSIONS}/{id}/history"), "GET, HEAD, OPTIONS"),
+        ("DELETE", format!("{SESSIONS}/{id}/events"), "GET, HEAD, OPTIONS"),
+        ("GET", format!("{SESSIONS}/{id}/interrupt"), "POST, OPTIONS"),
+        ("GET", format!("{SESSIONS}/{id}/restart"), "POST, OPTIONS"),
+        ("POST", format!("{SESSIONS}/{id}/ws"), "GET, OPTIONS"),
+        ("POST", "/readyz".to_owned(), "GET, HEAD, OPTIONS"),
+        ("POST", "/api/v1/ws".to_owned(), "GET, OPTIONS"),
+        ("GET", "/api/v1/execute".to_owned(), "POST, OPTIONS"),
+        ("POST", "/api/v1/capabilities".to_owned(), "GET, HEAD, OPTIONS"),
     ] {
         let reply = ask_as_owner(&server, method, &path, "").await;
         assert_eq!((reply.status, reply.header("allow")), (405, allow), "{method} {path}: {reply:?}");
@@ -236,12 +238,93 @@ async fn every_answer_has_an_id_and_stays_private() {
 #[tokio::test]
 async fn head_is_get_without_a_body() {
     let server = Server::start().await;
-    let id = python(&server.client(), json!({})).await;
-    for path in ["/readyz".to_owned(), SESSIONS.to_owned(), format!("{SESSIONS}/{id}"), "/nowhere".to_owned()] {
+    let client = server.client();
+    let id = python(&client, json!({})).await;
+    run(&client, &id, "open('f', 'w').write('text')").await;
+    let session = format!("{SESSIONS}/{id}");
+    for (path, has_length) in [
+        ("/healthz".to_owned(), true),
+        ("/readyz".to_owned(), true),
+        ("/api/v1/capabilities".to_owned(), true),
+        (SESSIONS.to_owned(), true),
+        (session.clone(), true),
+        (format!("{session}/history"), true),
+        (format!("{session}/events"), false),
+        (format!("{session}/files"), true),
+        (format!("{session}/files/f"), true),
+        (format!("{session}/files/missing"), true),
+        ("/nowhere".to_owned(), true),
+    ] {
         let (head, get) =
             (ask_as_owner(&server, "HEAD", &path, "").await, ask_as_owner(&server, "GET", &path, "").await);
         assert_eq!((head.status, head.body.len()), (get.status, 0), "{path}");
-        assert_eq!(head.header("content-type"), get.header("content-type"));
-        assert_eq!(head.header("content-length"), get.body.len().to_string(), "{path}");
+        let names = |headers: &http::HeaderMap| headers.keys().map(|it| it.as_str().to_owned()).collect::<Vec<_>>();
+        assert_eq!(names(&head.headers), names(&get.headers), "{path}");
+        let length = if has_length { get.body.len().to_string() } else { String::new() };
+        assert_eq!(head.header("content-length"), length, "{path}");
+        for (name, value) in &get.headers {
+            if name != "x-request-id" && name != "date" {
+                assert_eq!(head.headers.get(name), Some(value), "{path}");
+            }
+        }
     }
+    // It does not follow what never ends.
+    let head = ask_as_owner(&server, "HEAD", &format!("{session}/events?follow=true"), "").await;
+    assert_eq!((head.status, head.header("content-type"), head.body.len()), (200, "application/x-ndjson", 0));
+}
+
+#[tokio::test]
+async fn options_are_told_to_everybody() {
+    let server = Server::start().await;
+    for (path, allow) in [
+        (SESSIONS, "GET, HEAD, POST, OPTIONS"),
+        ("/api/v1/sessions/abcdefgh", "GET, HEAD, DELETE, OPTIONS"),
+        ("/api/v1/sessions/abcdefgh/files/a/b", "GET, HEAD, PUT, DELETE, OPTIONS"),
+        ("/api/v1/sessions/abcdefgh/ws", "GET, OPTIONS"),
+        ("/api/v1/execute", "POST, OPTIONS"),
+        ("/readyz", "GET, HEAD, OPTIONS"),
+        ("*", "GET, HEAD, POST, PUT, DELETE, OPTIONS"),
+    ] {
+        let reply = ask(&server, "OPTIONS", path, &[], b"").await;
+        assert_eq!((reply.status, reply.header("allow"), reply.body.len()), (204, allow, 0), "{path}: {reply:?}");
+        assert!(!reply.header("x-request-id").is_empty());
+    }
+    for path in ["/nowhere", "/api/v1/sessions/", "/api/v1/sessions/a/b"] {
+        ask(&server, "OPTIONS", path, &[], b"").await.problem(ProblemCode::NotFound);
+    }
+    let reply = ask(&server, "OPTIONS", SESSIONS, &[("host", "evil.example")], b"").await;
+    reply.problem(ProblemCode::MisdirectedRequest);
+}
+
+#[tokio::test]
+async fn paths_are_compared_as_they_are_meant() {
+    let server = Server::start().await;
+    let id = python(&server.client(), json!({})).await;
+    let escaped: String = id.as_str().bytes().map(|byte| format!("%{byte:02x}")).collect();
+    let reply = ask_as_owner(&server, "GET", &format!("{SESSIONS}/{escaped}"), "").await;
+    assert_eq!((reply.status, reply.json()["session_id"].as_str()), (200, Some(id.as_str())));
+    // Decoded once and not twice, and nothing else is taken for the same.
+    let twice = escaped.replace('%', "%25");
+    for path in [
+        format!("{SESSIONS}/{twice}"),
+        format!("{SESSIONS}/{id}/"),
+        format!("{SESSIONS}//{id}"),
+        format!("/api/v1//sessions/{id}"),
+        format!("/api/v1/./sessions/{id}"),
+        format!("/api/v1/x/../sessions/{id}"),
+        format!("{SESSIONS}/{id}%00"),
+        format!("{SESSIONS}/{id}%2fhistory"),
+        format!("{SESSIONS}/{id};v=1"),
+        format!("{SESSIONS}/{id}/history/"),
+        format!("{SESSIONS}/{id}%"),
+        "/API/V1/SESSIONS".to_owned(),
+        "/api/v1/execute/".to_owned(),
+    ] {
+        ask_as_owner(&server, "GET", &path, "").await.problem(ProblemCode::NotFound);
+    }
+    // A name that is not known is left alone, one that is known may be there once.
+    let reply = ask_as_owner(&server, "GET", &format!("{SESSIONS}?utm=1&utm=2&limit=5"), "").await;
+    assert_eq!((reply.status, &reply.json()["limit"]), (200, &json!(5)));
+    let reply = ask_as_owner(&server, "GET", &format!("{SESSIONS}?limit=5&limit=5"), "").await;
+    assert_eq!(reply.problem(ProblemCode::InvalidRequest).errors[0].field, "limit");
 }

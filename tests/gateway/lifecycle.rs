@@ -209,7 +209,7 @@ async fn deleted_session_leaves_nothing() {
 }
 
 /// What the data directory still holds of a session.
-fn traces(server: &Server, id: &SessionId) -> Vec<String> {
+pub fn traces(server: &Server, id: &SessionId) -> Vec<String> {
     let store = server.data().join("store");
     let mut found = Vec::new();
     if store.join("sessions").join(id.as_str()).exists() {

@@ -2,6 +2,7 @@
 
 mod follower;
 mod harness;
+mod talk;
 mod wire;
 
 /// The house rules: who may use whom, how long a file may be, which requirement has a test.
@@ -12,6 +13,15 @@ mod lifecycle;
 
 /// Executions: results, history, order, names, cancelling and interrupting.
 mod executions;
+
+/// One execution in a session of its own: what it answers, and who sees it.
+mod one_shot;
+
+/// The ends of an execution in a session of its own: nothing of it is left, whatever happens.
+mod one_shot_ends;
+
+/// What the server says of itself.
+mod capabilities;
 
 /// What a program asks its user, and what it shows besides text: Python, JavaScript and Bash.
 mod interaction;
@@ -43,6 +53,15 @@ mod pages;
 /// HTTP in all its forms: methods, bodies, fields, refusals, and what every answer has.
 mod http;
 
+/// HTTP connections: one request after the other, several at once, and what is no request.
+mod connections;
+
+/// Requests that are told to wait with their body, that are too large, or that are refused before they are read.
+mod bodies;
+
+/// Clients that go away in the middle, and ask the same again.
+mod retries;
+
 /// The WebSocket protocol: malformed frames, pings, sizes.
 mod frames;
 
@@ -50,7 +69,7 @@ mod frames;
 mod hostile_frames;
 
 /// What a socket is refused: with a code, the id, and the field.
-mod refusals;
+mod problems;
 
 /// Fresh tokens on open sockets.
 mod renewal;

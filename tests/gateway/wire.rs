@@ -56,7 +56,7 @@ pub fn bearer(token: &str) -> String {
     format!("Bearer {token}")
 }
 
-fn address(server: &Server) -> &str {
+pub fn address(server: &Server) -> &str {
     server.url.strip_prefix("http://").expect("the url of a server")
 }
 
@@ -104,7 +104,13 @@ pub async fn exchange(server: &Server, bytes: &[u8]) -> Vec<u8> {
 
 fn read_reply(bytes: Vec<u8>) -> Reply {
     let end = bytes.windows(4).position(|it| it == b"\r\n\r\n").expect("the end of the head");
-    let head = std::str::from_utf8(&bytes[..end]).expect("a head");
+    let (status, headers) = read_head(&bytes[..end]);
+    Reply { status, headers, body: bytes[end + 4..].to_vec() }
+}
+
+/// Status and headers of an answer, without the empty line at their end.
+pub fn read_head(bytes: &[u8]) -> (u16, HeaderMap) {
+    let head = std::str::from_utf8(bytes).expect("a head");
     let (status, lines) = head.split_once("\r\n").unwrap_or((head, ""));
     let status = status.split(' ').nth(1).and_then(|it| it.parse().ok()).expect("a status");
     let mut headers = HeaderMap::new();
@@ -112,7 +118,7 @@ fn read_reply(bytes: Vec<u8>) -> Reply {
         let name: HeaderName = name.parse().expect("a name");
         headers.append(name, HeaderValue::from_str(value).expect("a value"));
     }
-    Reply { status, headers, body: bytes[end + 4..].to_vec() }
+    (status, headers)
 }
 
 /// A WebSocket without manners.

@@ -7,10 +7,9 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::header::{CONTENT_RANGE, EXPECT};
+use http::header::CONTENT_RANGE;
 use http::{HeaderMap, Request};
 use http_body_util::BodyExt;
-use hyper::body::Incoming;
 use repltool_protocol::rest::ProblemCode;
 use tokio::runtime::Handle;
 use tokio_util::task::TaskTracker;
@@ -18,6 +17,7 @@ use tokio_util::task::TaskTracker;
 use super::{conditions, preconditions};
 use crate::edge::body;
 use crate::edge::problem::Fault;
+use crate::edge::received::RequestBody;
 use crate::edge::rest::refused;
 use crate::session::{NewFile, SessionHandle};
 
@@ -62,13 +62,6 @@ pub(super) fn check(headers: &HeaderMap, most: u64) -> Result<(), Fault> {
     }
 }
 
-/// Reads away the body of a request that was refused before it, unless the client waits to be told to send it.
-pub(super) async fn refuse(request: &mut Request<Incoming>) {
-    if !request.headers().contains_key(EXPECT) {
-        body::discard(request.body_mut()).await;
-    }
-}
-
 impl Upload {
     /// Begins to write the file at `path`.
     ///
@@ -98,16 +91,15 @@ impl Upload {
     ///
     /// # Cancel safety
     /// Dropping the future discards the file, or lets it be committed if that has begun.
-    pub(super) async fn run(mut self, request: &mut Request<Incoming>) -> Result<Written, Fault> {
+    pub(super) async fn run(mut self, request: &mut Request<RequestBody>) -> Result<Written, Fault> {
         if let Err(fault) = self.receive(request).await {
             self.discard().await;
-            body::discard(request.body_mut()).await;
             return Err(fault);
         }
         self.commit().await
     }
 
-    async fn receive(&mut self, request: &mut Request<Incoming>) -> Result<(), Fault> {
+    async fn receive(&mut self, request: &mut Request<RequestBody>) -> Result<(), Fault> {
         while let Some(data) = next_piece(request.body_mut()).await? {
             self.append(data).await?;
         }
@@ -153,7 +145,7 @@ impl Drop for Upload {
     }
 }
 
-async fn next_piece(body: &mut Incoming) -> Result<Option<Bytes>, Fault> {
+async fn next_piece(body: &mut RequestBody) -> Result<Option<Bytes>, Fault> {
     loop {
         match tokio::time::timeout(body::BODY_DEADLINE, body.frame()).await {
             Ok(Some(Ok(frame))) => match frame.into_data() {

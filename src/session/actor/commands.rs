@@ -13,7 +13,8 @@ use super::{Actor, next_event};
 use crate::runtime::KernelEvent;
 use crate::session::admission::{Fingerprint, Ticket, Verdict};
 use crate::session::log::{self, LogError};
-use crate::session::{Accepted, Command, End, Execute, Refusal, new_execution_id};
+use crate::session::{Accepted, Command, End, Execute, Lifespan, Refusal, new_execution_id};
+use crate::store::SessionRow;
 
 /// How long the processes of a session may take to die.
 const DEATH_LIMIT: Duration = Duration::from_secs(10);
@@ -106,7 +107,10 @@ impl Actor {
 
     /// Ends the session, deletes all that belongs to it, and answers when its processes are gone.
     pub(super) async fn terminate(mut self, reply: oneshot::Sender<()>) {
-        self.store_end(jiff::Timestamp::UNIX_EPOCH).await;
+        // That of one request is stored as ended from its beginning on.
+        if self.identity.lifespan == Lifespan::Kept {
+            self.store_end(SessionRow::TO_BE_DELETED).await;
+        }
         self.close("the session was terminated", End::Terminated, StatusReason::Terminated).await;
         self.delete().await;
         let _ = reply.send(());
@@ -115,6 +119,10 @@ impl Actor {
     /// The idle timeout: the interpreter goes, what was said stays readable for a while.
     pub(super) async fn expire(mut self) {
         tracing::info!("idle timeout");
+        if self.identity.lifespan == Lifespan::OneShot {
+            self.close("the session ended", End::IdleTimeout, StatusReason::IdleTimeout).await;
+            return self.delete().await;
+        }
         self.store_end(jiff::Timestamp::now()).await;
         self.close("the session ended", End::IdleTimeout, StatusReason::IdleTimeout).await;
         let until = Instant::now() + self.settings.keep_ended;
@@ -164,8 +172,13 @@ impl Actor {
         }
     }
 
-    /// The server stops: what still runs and waits is told so; log and session stay for the next start.
-    pub(super) fn drain(mut self) {
+    /// The server stops: what still runs and waits is told so; log and session stay for the next start, unless the session
+    /// was for one request, which ends too.
+    pub(super) async fn drain(mut self) {
+        if self.identity.lifespan == Lifespan::OneShot {
+            let Some((_, reply)) = self.draining.take() else { return };
+            return self.terminate(reply).await;
+        }
         self.end_running("the server stopped");
         self.end_waiting("the server stopped before it ran");
         self.kernel = None;

@@ -241,7 +241,7 @@ impl Actor {
                 Wake::Abandoned => return,
             }
             if self.is_drained() {
-                return self.drain();
+                return self.drain().await;
             }
             if self.is_expired() {
                 return self.expire().await;
