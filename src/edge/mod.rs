@@ -13,7 +13,10 @@ pub mod auth;
 mod body;
 mod environment;
 mod files;
+mod forwarded;
 mod hosts;
+mod limit;
+mod me;
 mod problem;
 mod query;
 mod respond;
@@ -42,9 +45,12 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use self::auth::{Auth, Principal, Scope};
+use self::forwarded::Proxies;
 use self::hosts::Hosts;
+use self::limit::Limits;
 use self::problem::Fault;
 use self::router::Routes;
+use crate::config::RateLimit;
 use crate::session::SessionHandle;
 use crate::session::registry::Registry;
 
@@ -64,6 +70,12 @@ pub struct EdgeConfig {
     pub allowed_hosts: Vec<String>,
     /// Origins whose pages may open sockets, besides the server's own.
     pub allowed_origins: Vec<String>,
+    /// Proxies whose forwarded addresses are believed: addresses, or networks as `address/bits`.
+    pub trusted_proxies: Vec<String>,
+    /// How often a subject may ask, a peer may fail to log in, and a socket may speak.
+    pub rates: RateLimit,
+    /// Sockets of one subject at once; streams that wait for events count as such.
+    pub max_sockets_per_subject: usize,
     /// How long a connection may take to send the head of a request; idle connections too are closed after it.
     pub header_timeout: Duration,
     /// The largest file that a client may write, in bytes.
@@ -87,6 +99,8 @@ struct Shared {
     auth: Auth,
     registry: Registry,
     hosts: Hosts,
+    proxies: Proxies,
+    limits: Limits,
     routes: Routes,
     /// Every connection, socket and creation of a session.
     tasks: TaskTracker,
@@ -109,11 +123,15 @@ impl Edge {
     /// Joins the parts; nothing happens before [`Edge::serve`].
     pub fn new(config: EdgeConfig, auth: Auth, registry: Registry) -> Self {
         let hosts = Hosts::new(&config.allowed_hosts, &config.allowed_origins);
+        let proxies = Proxies::new(&config.trusted_proxies);
+        let limits = Limits::new(&config.rates, config.max_sockets_per_subject);
         let shared = Shared {
             config,
             auth,
             registry,
             hosts,
+            proxies,
+            limits,
             routes: Routes::new(),
             tasks: TaskTracker::new(),
             drain: CancellationToken::new(),
@@ -137,6 +155,7 @@ impl Edge {
         };
         tokio::select! {
             () = accepting => {}
+            () = sweep(&shared.limits) => {}
             () = drain.cancelled() => {}
         }
         drop(listener);
@@ -178,6 +197,15 @@ impl Shared {
             Ok(created) => Ok(created?),
             Err(error) => Err(Fault::internal(&error)),
         }
+    }
+}
+
+/// Keeps the limits small, for ever.
+async fn sweep(limits: &Limits) {
+    let mut due = tokio::time::interval(limit::SWEEP_EVERY);
+    loop {
+        due.tick().await;
+        limits.sweep();
     }
 }
 

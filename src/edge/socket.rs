@@ -9,6 +9,7 @@
 
 mod closing;
 mod command;
+mod rate;
 mod source;
 
 use std::future::poll_fn;
@@ -37,6 +38,7 @@ pub(super) use self::closing::refuse;
 use self::command::Answered;
 use self::source::Source;
 use super::auth::Principal;
+use super::limit::{Meter, Place};
 use super::stream::lapse;
 use crate::session::log::{Item, LogError};
 use crate::session::{End, SessionHandle};
@@ -65,6 +67,9 @@ pub(super) struct Attachment {
     pub(super) principal: Principal,
     /// The last event the client has seen, or is not to see.
     pub(super) after: Seq,
+    /// Counts what the client says.
+    pub(super) meter: Meter,
+    pub(super) _place: Place,
 }
 
 /// Serves a socket until the session or the token ends, the server drains, or the peer goes away.
@@ -171,6 +176,9 @@ impl<'a> Socket<'a> {
     }
 
     fn on_message(&mut self, message: Message) -> Result<(), Ending> {
+        if !self.is_within_rate(&message)? {
+            return Ok(());
+        }
         match message {
             Message::Text(text) => self.on_text(&text),
             Message::Binary(_) => self.on_fault(None, "messages are text"),

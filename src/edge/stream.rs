@@ -19,6 +19,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::auth::Principal;
+use super::limit::Place;
 use super::respond::{self, Answer};
 use crate::session::log::{Cursor, Item, Kind, LogError, LogReader, Rendered};
 
@@ -98,6 +99,8 @@ pub(super) struct Feed {
     /// How many events may still follow; none: any number.
     left: Option<u64>,
     ended: bool,
+    /// Held for as long as it is written.
+    _place: Option<Place>,
 }
 
 /// What a feed waits for.
@@ -110,12 +113,17 @@ enum Met {
 impl Feed {
     /// Reads from the cursor.
     pub(super) fn new(cursor: Cursor, format: Format, scope: Scope) -> Self {
-        Self { cursor, format, scope, left: None, ended: false }
+        Self { cursor, format, scope, left: None, ended: false, _place: None }
     }
 
     /// Ends after so many events, if a number is given.
     pub(super) fn at_most(self, left: Option<u64>) -> Self {
         Self { left, ..self }
+    }
+
+    /// Keeps the place of its reader for as long as it is written.
+    pub(super) fn holding(self, place: Option<Place>) -> Self {
+        Self { _place: place, ..self }
     }
 
     /// The answer. Its head goes out at once.

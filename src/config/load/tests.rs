@@ -222,5 +222,5 @@ fn what_has_no_effect_is_named_if_it_was_changed() {
         ("REPLTOOL_RATE_LIMIT__BURST", "7"),
         ("REPLTOOL_STORE__TOTAL_MB", "4096"),
     ]);
-    assert_eq!(config.unwrap().without_effect(), ["edge.metrics_addr", "rate_limit.burst"]);
+    assert_eq!(config.unwrap().without_effect(), ["edge.metrics_addr"]);
 }
