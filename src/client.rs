@@ -15,8 +15,9 @@ use http::{HeaderValue, Method, Request, StatusCode, Uri};
 use http_body_util::{BodyExt, Full, Limited};
 use repltool_protocol::frame::{ClientFrame, Notice, ServerFrame};
 use repltool_protocol::ids::{ExecutionId, Seq, SessionId};
+use repltool_protocol::me::Me;
 use repltool_protocol::rest::{
-    ExecutionRequest, ExecutionResult, History, InterruptRequest, Language, Me, Problem, SandboxMode, Session,
+    ExecutionRequest, ExecutionResult, History, InterruptRequest, Language, Problem, SandboxMode, Session,
     SessionConfig, SessionList,
 };
 use serde::Serialize;

@@ -19,7 +19,7 @@ struct Wire {
     code_request: crate::query::CodeRequest,
     reply: crate::query::Reply,
     file_list: crate::files::FileList,
-    me: crate::rest::Me,
+    me: crate::me::Me,
     problem: crate::rest::Problem,
 }
 

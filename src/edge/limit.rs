@@ -135,13 +135,17 @@ impl Limits {
         self.rates.as_ref().map(|rates| (rates.requests.terms().per_minute(), rates.requests.terms().burst()))
     }
 
-    /// Drops every key that is as good as new. To be called each [`SWEEP_EVERY`].
-    pub(super) fn sweep(&self) {
-        if let Some(rates) = &self.rates {
-            rates.requests.sweep();
-            rates.logins.sweep();
+    /// Drops the keys that are as good as new, again and again; does not return.
+    pub(super) async fn sweep_every(&self, period: Duration) {
+        let mut due = tokio::time::interval(period);
+        loop {
+            due.tick().await;
+            if let Some(rates) = &self.rates {
+                rates.requests.sweep();
+                rates.logins.sweep();
+            }
+            self.places.shrink();
         }
-        self.places.shrink();
     }
 }
 

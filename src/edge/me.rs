@@ -1,7 +1,7 @@
 //! `GET /me`: who the caller is to this server, what it may have, and how much of that is left.
 
 use http::StatusCode;
-use repltool_protocol::rest::{Me, MeLimits, MeUsage};
+use repltool_protocol::me::{Me, MeLimits, MeUsage};
 
 use super::limit::Standing;
 use super::problem::Fault;

@@ -155,7 +155,7 @@ impl Edge {
         };
         tokio::select! {
             () = accepting => {}
-            () = sweep(&shared.limits) => {}
+            () = shared.limits.sweep_every(limit::SWEEP_EVERY) => {}
             () = drain.cancelled() => {}
         }
         drop(listener);
@@ -197,15 +197,6 @@ impl Shared {
             Ok(created) => Ok(created?),
             Err(error) => Err(Fault::internal(&error)),
         }
-    }
-}
-
-/// Keeps the limits small, for ever.
-async fn sweep(limits: &Limits) {
-    let mut due = tokio::time::interval(limit::SWEEP_EVERY);
-    loop {
-        due.tick().await;
-        limits.sweep();
     }
 }
 

@@ -140,6 +140,7 @@ fn wrong_values_are_refused_with_key_and_value() {
         ("[edge]\nallowed_origins = [\"https://a.example:99999\"]", "edge.allowed_origins"),
         ("[edge]\nallowed_origins = \"https://a.example\"", "edge.allowed_origins"),
         ("[edge]\ntrusted_proxies = [\"10.0.0.0/33\"]", "edge.trusted_proxies"),
+        ("[edge]\nmax_sockets_per_subject = 0", "edge.max_sockets_per_subject = 0"),
         ("[log]\nformat = \"xml\"", "log.format = \"xml\""),
         ("[rate_limit]\nenabled = 1", "rate_limit.enabled = 1"),
         ("[sandbox]\nmax_processes = 7", "sandbox.max_processes"),

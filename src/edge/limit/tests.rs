@@ -90,6 +90,28 @@ fn keys_are_dropped_once_nothing_is_left_of_them() {
     assert_eq!(rate.keys(), 0);
 }
 
+#[tokio::test]
+async fn what_was_counted_is_forgotten_by_itself() {
+    let often = RateLimit { requests_per_minute: 60_000, failed_logins_per_minute: 60_000, ..RateLimit::default() };
+    let limits = Limits::new(&often, 1);
+    let place = limits.place(&principal("ada")).unwrap();
+    limits.charge(&mut visit("203.0.113.9"), &principal("ada")).unwrap();
+    limits.charge_failure(&mut visit("203.0.113.9")).unwrap();
+    let rates = limits.rates.as_ref().unwrap();
+    let keys = || (rates.requests.keys(), rates.logins.keys(), limits.places.subjects());
+    assert_eq!(keys(), (1, 1, 1));
+    drop(place);
+    let forgotten = async {
+        while keys() != (0, 0, 0) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::select! {
+        forgotten = tokio::time::timeout(Duration::from_secs(60), forgotten) => forgotten.unwrap(),
+        () = limits.sweep_every(Duration::from_millis(1)) => {}
+    }
+}
+
 #[test]
 fn failures_count_for_networks_as_they_are_given_to_people() {
     let key = |text: &str| network(text.parse().unwrap()).to_string();
