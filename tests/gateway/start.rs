@@ -30,7 +30,8 @@ async fn a_host_without_user_namespaces_is_refused_with_what_is_missing() {
 
 #[tokio::test]
 async fn what_was_found_and_what_has_no_effect_is_logged_once() {
-    let settings = "[rate_limit]\nburst = 7\n[edge]\nmax_sockets_per_subject = 3\ntrusted_proxies = ['10.0.0.0/8']\ndrain_s = 9\n";
+    let settings =
+        "[rate_limit]\nburst = 7\n[edge]\nmax_sockets_per_subject = 3\ntrusted_proxies = ['10.0.0.0/8']\ndrain_s = 9\n";
     let server = Server::start_with(As::Me, settings).await;
     let log = server.log();
     let lines = |part: &str| log.lines().filter(|line| line.contains(part)).collect::<Vec<_>>();
