@@ -15,6 +15,7 @@ use http::{HeaderValue, Method, Request, StatusCode, Uri};
 use http_body_util::{BodyExt, Full, Limited};
 use repltool_protocol::frame::{ClientFrame, Notice, ServerFrame};
 use repltool_protocol::ids::{ExecutionId, Seq, SessionId};
+use repltool_protocol::me::Me;
 use repltool_protocol::rest::{
     Capabilities, ExecutionRequest, ExecutionResult, History, InterruptRequest, Language, OneShotRequest, Problem,
     SandboxMode, Session, SessionConfig, SessionList,
@@ -150,6 +151,14 @@ impl Client {
     /// See [`ClientError`].
     pub async fn list(&self, limit: u64, offset: u64) -> Result<SessionList, ClientError> {
         self.call(Method::GET, &format!("/api/v1/sessions?limit={limit}&offset={offset}"), None).await
+    }
+
+    /// The caller, its limits, and what it uses of them.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn me(&self) -> Result<Me, ClientError> {
+        self.call(Method::GET, "/api/v1/me", None).await
     }
 
     /// Terminates a session and deletes all that belongs to it.

@@ -64,18 +64,8 @@ impl Config {
 
     /// The keys that were set to something but the default and that this version does not act on.
     pub fn without_effect(&self) -> Vec<&'static str> {
-        let (edge, rates) = (Edge::default(), RateLimit::default());
-        let changed = [
-            ("edge.metrics_addr", self.edge.metrics_addr != edge.metrics_addr),
-            ("edge.trusted_proxies", self.edge.trusted_proxies != edge.trusted_proxies),
-            ("rate_limit.enabled", self.rate_limit.enabled != rates.enabled),
-            ("rate_limit.requests_per_minute", self.rate_limit.requests_per_minute != rates.requests_per_minute),
-            ("rate_limit.burst", self.rate_limit.burst != rates.burst),
-            (
-                "rate_limit.failed_logins_per_minute",
-                self.rate_limit.failed_logins_per_minute != rates.failed_logins_per_minute,
-            ),
-        ];
+        let edge = Edge::default();
+        let changed = [("edge.metrics_addr", self.edge.metrics_addr != edge.metrics_addr)];
         changed.into_iter().filter(|(_, changed)| *changed).map(|(key, _)| key).collect()
     }
 }
@@ -117,6 +107,8 @@ pub struct Edge {
     pub allowed_origins: Vec<String>,
     /// Proxies whose forwarded addresses are believed: addresses, or networks as `address/bits`.
     pub trusted_proxies: Vec<String>,
+    /// Sockets of one subject at once; streams that wait for events count as such.
+    pub max_sockets_per_subject: usize,
     /// Seconds in which the head of a request must have arrived.
     pub header_timeout_s: u64,
     /// Seconds that running requests have when the server stops.
@@ -131,21 +123,22 @@ impl Default for Edge {
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
             trusted_proxies: Vec::new(),
+            max_sockets_per_subject: 2000,
             header_timeout_s: 10,
             drain_s: 10,
         }
     }
 }
 
-/// Rates. Parsed and checked so that a file written today stays valid; this version does not enforce them yet.
+/// Rates.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RateLimit {
     /// Whether the rates hold at all.
     pub enabled: bool,
-    /// Requests and messages of one subject in a minute.
+    /// Requests of one subject, and messages of one socket, in a minute.
     pub requests_per_minute: u32,
-    /// How many of them may come at once.
+    /// How many of them may come at once; never more than those of a minute.
     pub burst: u32,
     /// Requests of one peer address in a minute that may fail authentication.
     pub failed_logins_per_minute: u32,

@@ -150,6 +150,9 @@ fn edge_config(welcome: &Welcome) -> EdgeConfig {
     EdgeConfig {
         allowed_hosts: config.edge.allowed_hosts.clone(),
         allowed_origins: config.edge.allowed_origins.clone(),
+        trusted_proxies: config.edge.trusted_proxies.clone(),
+        rates: config.rate_limit.clone(),
+        max_sockets_per_subject: config.edge.max_sockets_per_subject,
         header_timeout: Duration::from_secs(config.edge.header_timeout_s),
         max_file_bytes: config.sandbox.disk_mb << 20,
         max_connections: usize::try_from(for_connections).unwrap_or(usize::MAX),

@@ -11,6 +11,7 @@ pub mod event;
 pub mod files;
 pub mod frame;
 pub mod ids;
+pub mod me;
 pub mod query;
 pub mod rest;
 pub mod schema;

@@ -21,6 +21,7 @@ struct Wire {
     code_request: crate::query::CodeRequest,
     reply: crate::query::Reply,
     file_list: crate::files::FileList,
+    me: crate::me::Me,
     problem: crate::rest::Problem,
 }
 

@@ -37,6 +37,7 @@ pub(super) const RULES: &[(&str, Rule)] = &[
     ("edge.allowed_hosts", Rule::List(is_host, "a list of host names such as \"repl.example\" or \"repl.example:8000\"")),
     ("edge.allowed_origins", Rule::List(is_origin, "a list of origins such as \"https://host:port\"")),
     ("edge.trusted_proxies", Rule::List(is_network, "a list of addresses or networks such as \"10.0.0.0/8\"")),
+    ("edge.max_sockets_per_subject", Rule::Count(1, 100_000)),
     ("edge.header_timeout_s", Rule::Count(1, 300)),
     ("edge.drain_s", Rule::Count(0, 3600)),
     ("rate_limit.enabled", Rule::Switch),

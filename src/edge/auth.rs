@@ -123,6 +123,12 @@ impl Scopes {
         Self(set)
     }
 
+    /// The names of all that it has, also of what is implied.
+    pub fn names(self) -> impl Iterator<Item = &'static str> {
+        let all = [Scope::Execute, Scope::Read, Scope::Relaxed, Scope::Admin];
+        all.into_iter().filter(move |scope| self.has(*scope)).map(Scope::name)
+    }
+
     /// Whether the set has it.
     pub fn has(self, scope: Scope) -> bool {
         self.0 & scope as u8 != 0

@@ -14,7 +14,10 @@ mod body;
 pub mod capabilities;
 mod environment;
 mod files;
+mod forwarded;
 mod hosts;
+mod limit;
+mod me;
 mod one_shot;
 mod problem;
 mod query;
@@ -45,9 +48,12 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use self::auth::{Auth, Principal, Scope};
+use self::forwarded::Proxies;
 use self::hosts::Hosts;
+use self::limit::Limits;
 use self::problem::Fault;
 use self::router::Routes;
+use crate::config::RateLimit;
 use crate::session::SessionHandle;
 use crate::session::registry::Registry;
 
@@ -67,6 +73,12 @@ pub struct EdgeConfig {
     pub allowed_hosts: Vec<String>,
     /// Origins whose pages may open sockets, besides the server's own.
     pub allowed_origins: Vec<String>,
+    /// Proxies whose forwarded addresses are believed: addresses, or networks as `address/bits`.
+    pub trusted_proxies: Vec<String>,
+    /// How often a subject may ask, a peer may fail to log in, and a socket may speak.
+    pub rates: RateLimit,
+    /// Sockets of one subject at once; streams that wait for events count as such.
+    pub max_sockets_per_subject: usize,
     /// How long a connection may take to send the head of a request; idle connections too are closed after it.
     pub header_timeout: Duration,
     /// The largest file that a client may write, in bytes.
@@ -92,6 +104,8 @@ struct Shared {
     auth: Auth,
     registry: Registry,
     hosts: Hosts,
+    proxies: Proxies,
+    limits: Limits,
     routes: Routes,
     /// Every connection, socket and creation of a session.
     tasks: TaskTracker,
@@ -114,11 +128,15 @@ impl Edge {
     /// Joins the parts; nothing happens before [`Edge::serve`].
     pub fn new(config: EdgeConfig, auth: Auth, registry: Registry) -> Self {
         let hosts = Hosts::new(&config.allowed_hosts, &config.allowed_origins);
+        let proxies = Proxies::new(&config.trusted_proxies);
+        let limits = Limits::new(&config.rates, config.max_sockets_per_subject);
         let shared = Shared {
             config,
             auth,
             registry,
             hosts,
+            proxies,
+            limits,
             routes: Routes::new(),
             tasks: TaskTracker::new(),
             drain: CancellationToken::new(),
@@ -142,6 +160,7 @@ impl Edge {
         };
         tokio::select! {
             () = accepting => {}
+            () = shared.limits.sweep_every(limit::SWEEP_EVERY) => {}
             () = drain.cancelled() => {}
         }
         drop(listener);

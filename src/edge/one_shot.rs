@@ -26,6 +26,7 @@ pub(super) async fn execute(mut call: Call) -> Result<Answer, Fault> {
     let (config, request) = request.into_parts();
     rest::may_create(&call.principal, &config)?;
     validate::run(config.language, &request.code, request.timeout_ms)?;
+    let place = format.map(|_| call.connection.shared.limits.place(&call.principal)).transpose()?;
     let (handle, own) = OwnSession::create(&call.connection.shared, &call.principal.subject, config).await?;
     let execute = Execute {
         id: request.execution_id,
@@ -39,7 +40,7 @@ pub(super) async fn execute(mut call: Call) -> Result<Answer, Fault> {
     if let Some(format) = format {
         let cursor = handle.log().cursor(Some(accepted.after));
         let scope = Scope::Execution { id: accepted.id, log: handle.log().clone() };
-        return Ok(Feed::new(cursor, format, scope).answer_then(own.delete()));
+        return Ok(Feed::new(cursor, format, scope).holding(place).answer_then(own.delete()));
     }
     let result = rest::result(&handle, &accepted).await;
     own.delete().await;

@@ -61,6 +61,11 @@ impl Fault {
         Self { header, ..Self::new(ProblemCode::RangeNotSatisfiable, detail) }
     }
 
+    /// Adds the header that belongs to it.
+    pub(super) fn with_header(self, name: HeaderName, value: String) -> Self {
+        Self { header: Some((name, value)), ..self }
+    }
+
     /// A fault of the server. The cause goes to the log, once, and to nobody else.
     pub(super) fn internal(cause: &(dyn std::error::Error + 'static)) -> Self {
         tracing::error!(error = cause, "a request failed inside the server");
@@ -77,7 +82,7 @@ impl Fault {
         &self.detail
     }
 
-    /// The header that belongs to it: `Allow` of a 405, `Content-Range` of a 416.
+    /// The header that belongs to it: `Allow` of a 405, `Content-Range` of a 416, `Retry-After` of `rate_limited`.
     pub(super) fn header(&self) -> Option<(&HeaderName, &str)> {
         self.header.as_ref().map(|(name, value)| (name, value.as_str()))
     }

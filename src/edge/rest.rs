@@ -67,11 +67,12 @@ pub(super) async fn execute(mut call: Call, id: &str) -> Result<Answer, Fault> {
         // Whoever reads the events as they come sees what the program asks, and can answer it.
         interactive: format.is_some(),
     };
+    let place = format.map(|_| call.connection.shared.limits.place(&call.principal)).transpose()?;
     let accepted = handle.execute(execute).await.map_err(|refusal| refused(&handle, refusal))?;
     if let Some(format) = format {
         let cursor = handle.log().cursor(Some(accepted.after));
         let scope = FeedScope::Execution { id: accepted.id, log: handle.log().clone() };
-        return Ok(Feed::new(cursor, format, scope).held_by(call.principal).answer());
+        return Ok(Feed::new(cursor, format, scope).held_by(call.principal).holding(place).answer());
     }
     let result = result(&handle, &accepted).await?;
     if result.state_lost {
@@ -114,6 +115,7 @@ pub(super) async fn events(call: &Call, id: &str) -> Result<Answer, Fault> {
     if after.is_some_and(|after| Seq(after).next() < kept_from) {
         return Err(Fault::new(ProblemCode::Gone, format!("events before {kept_from} are no longer kept")));
     }
+    let place = follow.then(|| call.connection.shared.limits.place(&call.principal)).transpose()?;
     let cursor = handle.log().cursor(Some(Seq(after.or(last_seen).unwrap_or(0))));
     let scope = if follow {
         FeedScope::Live { principal: call.principal.clone(), drain: call.connection.shared.drain.clone() }
@@ -121,7 +123,8 @@ pub(super) async fn events(call: &Call, id: &str) -> Result<Answer, Fault> {
         FeedScope::UpTo(handle.log().last_seq())
     };
     let limit = if follow { limit } else { Some(limit.unwrap_or(MAX_PAGE)) };
-    Ok(Feed::new(cursor, Format::asked(headers).unwrap_or(Format::Ndjson), scope).at_most(limit).answer())
+    let format = Format::asked(headers).unwrap_or(Format::Ndjson);
+    Ok(Feed::new(cursor, format, scope).at_most(limit).holding(place).answer())
 }
 
 /// `POST /sessions/{id}/interrupt`

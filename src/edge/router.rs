@@ -9,11 +9,12 @@ use repltool_protocol::rest::ProblemCode;
 use tracing::Instrument;
 
 use super::auth::{self, AuthError, Principal, Scope};
+use super::limit::Visit;
 use super::problem::Fault;
 use super::query::Query;
 use super::received::RequestBody;
 use super::respond::{self, Answer};
-use super::{Connection, Shared, capabilities, files, one_shot, rest, upgrade};
+use super::{Connection, Shared, capabilities, files, me, one_shot, rest, upgrade};
 use crate::session::SessionHandle;
 
 /// What can be asked for.
@@ -36,6 +37,7 @@ pub(super) enum Endpoint {
     ReadFile,
     WriteFile,
     RemoveFile,
+    Me,
     Attach,
     CreateAndAttach,
     OneShot,
@@ -102,6 +104,7 @@ static ROUTES: &[(&str, &[Route])] = &[
     ("/api/v1/sessions/{id}/files", &[(Method::GET, Endpoint::ListFiles, Access::Scope(Scope::Read))]),
     ("/api/v1/sessions/{id}/files/", FILE),
     ("/api/v1/sessions/{id}/files/{*path}", FILE),
+    ("/api/v1/me", &[(Method::GET, Endpoint::Me, Access::Token)]),
     ("/api/v1/sessions/{id}/ws", &[(Method::GET, Endpoint::Attach, Access::Handshake(Scope::Read))]),
     ("/api/v1/ws", &[(Method::GET, Endpoint::CreateAndAttach, Access::Handshake(Scope::Execute))]),
     ("/api/v1/execute", &[(Method::POST, Endpoint::OneShot, Access::Scope(Scope::Execute))]),
@@ -187,18 +190,21 @@ impl Call {
 /// Answers one request, whatever it is.
 pub(super) async fn answer(connection: Arc<Connection>, request: Request<Incoming>) -> Answer {
     let request_id = format!("{:032x}", rand::random::<u128>());
-    let span = tracing::info_span!("request", %request_id, peer = %connection.peer);
+    let client = connection.shared.proxies.client(connection.peer.ip(), request.headers());
+    let mut visit = Visit::new(client);
+    let span = tracing::info_span!("request", %request_id, peer = %client);
     let request = RequestBody::of(request, connection.shared.tasks.clone());
-    let routed = route(connection, request).instrument(span.clone()).await;
+    let routed = route(connection, request, &mut visit).instrument(span.clone()).await;
     let mut answer = routed.unwrap_or_else(|fault| {
         tracing::debug!(parent: &span, status = fault.status().as_u16(), detail = fault.detail(), "a request was refused");
         respond::problem(&fault, &request_id)
     });
+    visit.finish(answer.headers_mut());
     respond::finish(&mut answer, &request_id);
     answer
 }
 
-async fn route(connection: Arc<Connection>, request: Request<RequestBody>) -> Result<Answer, Fault> {
+async fn route(connection: Arc<Connection>, request: Request<RequestBody>, visit: &mut Visit) -> Result<Answer, Fault> {
     let shared = &connection.shared;
     let authority = shared.hosts.check(request.uri(), request.headers(), connection.local)?;
     let path = request.uri().path();
@@ -213,14 +219,11 @@ async fn route(connection: Arc<Connection>, request: Request<RequestBody>) -> Re
         Access::Scope(scope) => Some(scope),
         Access::Handshake(scope) => {
             let wanted = if endpoint == Endpoint::Attach { upgrade::Wanted::Session(id) } else { upgrade::Wanted::New };
-            return upgrade::upgrade(connection, request, &authority, wanted, scope).await;
+            return upgrade::upgrade(connection, request, &authority, wanted, scope, visit).await;
         }
     };
     let token = auth::bearer(request.headers()).and_then(|token| token.ok_or(AuthError::Missing));
-    let principal = match scope {
-        Some(scope) => admit(shared, token, scope)?,
-        None => authenticate(shared, token)?,
-    };
+    let principal = admit(shared, visit, token, scope)?;
     let call = Call { connection, principal, request };
     match endpoint {
         Endpoint::CreateSession => rest::create(call).await,
@@ -240,23 +243,44 @@ async fn route(connection: Arc<Connection>, request: Request<RequestBody>) -> Re
         Endpoint::RemoveFile => files::remove(&call, &id, &file).await,
         Endpoint::OneShot => one_shot::execute(call).await,
         Endpoint::Capabilities => capabilities::get(&call),
+        Endpoint::Me => me::me(&call, visit.standing()),
         Endpoint::Healthy | Endpoint::Ready | Endpoint::Attach | Endpoint::CreateAndAttach => Err(Fault::not_found()),
     }
 }
 
-/// The principal of a token, if it has the scope. A token that is refused is told in the log, without the token.
+/// The principal of a token, if it has the scope; the request is charged to it.
 ///
 /// # Errors
-/// `unauthorized` or `forbidden`.
-pub(super) fn admit(shared: &Shared, token: Result<&str, AuthError>, scope: Scope) -> Result<Principal, Fault> {
-    let principal = authenticate(shared, token)?;
-    require(&principal, scope)?;
+/// `unauthorized`, `rate_limited` or `forbidden`.
+pub(super) fn admit(
+    shared: &Shared,
+    visit: &mut Visit,
+    token: Result<&str, AuthError>,
+    scope: Option<Scope>,
+) -> Result<Principal, Fault> {
+    let principal = authenticate(shared, visit, token)?;
+    shared.limits.charge(visit, &principal)?;
+    if let Some(scope) = scope {
+        require(&principal, scope)?;
+    }
     Ok(principal)
 }
 
-fn authenticate(shared: &Shared, token: Result<&str, AuthError>) -> Result<Principal, AuthError> {
-    token.and_then(|token| shared.auth.verify(token)).inspect_err(|error| {
-        tracing::warn!(reason = %error, "authentication failed");
+/// Whom a token stands for. A token that is refused is told in the log, without the token, and charged to its peer. What
+/// is beyond the peer's rate is told at the level debug alone: nobody fills the log by guessing.
+///
+/// # Errors
+/// `unauthorized` or `rate_limited`.
+fn authenticate(shared: &Shared, visit: &mut Visit, token: Result<&str, AuthError>) -> Result<Principal, Fault> {
+    token.and_then(|token| shared.auth.verify(token)).map_err(|error| match shared.limits.charge_failure(visit) {
+        Ok(()) => {
+            tracing::warn!(reason = %error, "authentication failed");
+            error.into()
+        }
+        Err(fault) => {
+            tracing::debug!(reason = %error, "authentication failed, as it does too often for this peer");
+            fault
+        }
     })
 }
 

@@ -10,10 +10,12 @@
 mod closing;
 mod command;
 mod pulse;
+mod rate;
 mod renewal;
 mod source;
 
 use std::future::poll_fn;
+use std::net::IpAddr;
 use std::pin::pin;
 use std::task::Poll;
 
@@ -40,6 +42,7 @@ use self::renewal::lapsed;
 use self::source::Source;
 use super::Connection;
 use super::auth::Principal;
+use super::limit::{Meter, Place};
 use crate::session::log::{Item, LogError};
 use crate::session::{End, SessionHandle};
 
@@ -64,6 +67,11 @@ pub(super) struct Attachment {
     pub(super) principal: Principal,
     /// The last event the client has seen, or is not to see.
     pub(super) after: Seq,
+    /// Where it comes from.
+    pub(super) client: IpAddr,
+    /// Counts what the client says.
+    pub(super) meter: Meter,
+    pub(super) _place: Place,
 }
 
 /// Serves a socket until the session or the token ends, the server drains, or the peer goes away.
@@ -182,6 +190,9 @@ impl<'a> Socket<'a> {
     }
 
     fn on_message(&mut self, message: Message) -> Result<(), Ending> {
+        if !self.is_within_rate(&message)? {
+            return Ok(());
+        }
         match message {
             Message::Text(text) => self.on_text(&text),
             Message::Binary(_) => self.on_fault(None, "messages are text"),

@@ -19,6 +19,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::auth::Principal;
+use super::limit::Place;
 use super::respond::{self, Answer};
 use crate::session::log::{Cursor, Item, Kind, LogError, LogReader, Rendered};
 
@@ -100,6 +101,8 @@ pub(super) struct Feed {
     /// Whose token the answer ends with; none: it ends by itself.
     holder: Option<Principal>,
     ended: bool,
+    /// Held for as long as it is written.
+    _place: Option<Place>,
 }
 
 /// What a feed waits for.
@@ -112,7 +115,7 @@ enum Met {
 impl Feed {
     /// Reads from the cursor.
     pub(super) fn new(cursor: Cursor, format: Format, scope: Scope) -> Self {
-        Self { cursor, format, scope, left: None, holder: None, ended: false }
+        Self { cursor, format, scope, left: None, holder: None, ended: false, _place: None }
     }
 
     /// Ends after so many events, if a number is given.
@@ -123,6 +126,11 @@ impl Feed {
     /// Ends with the token of this principal, if nothing else ends it before.
     pub(super) fn held_by(self, holder: Principal) -> Self {
         Self { holder: Some(holder), ..self }
+    }
+
+    /// Keeps the place of its reader for as long as it is written.
+    pub(super) fn holding(self, place: Option<Place>) -> Self {
+        Self { _place: place, ..self }
     }
 
     /// The answer. Its head goes out at once.

@@ -22,6 +22,7 @@ use tracing::Instrument;
 
 use super::auth::{self, AuthError, Principal, Scope};
 use super::hosts::Origin;
+use super::limit::Visit;
 use super::problem::Fault;
 use super::query::Query;
 use super::received::RequestBody;
@@ -58,6 +59,7 @@ pub(super) async fn upgrade(
     authority: &str,
     wanted: Wanted,
     scope: Scope,
+    visit: &mut Visit,
 ) -> Result<Answer, Fault> {
     let offer = read_offer(request.headers())?;
     let origin = connection.shared.hosts.origin(request.headers(), authority);
@@ -65,7 +67,7 @@ pub(super) async fn upgrade(
         tracing::warn!(origin = ?request.headers().get(http::header::ORIGIN), "a foreign page asked for a socket");
         return Err(Fault::new(ProblemCode::Forbidden, "pages of this origin may not open sockets here"));
     }
-    let attached = attach(&connection, &request, &offer, &wanted, scope).await;
+    let attached = attach(&connection, &request, &offer, &wanted, scope, visit).await;
     let outcome = match (attached, origin) {
         (Ok(attachment), _) => Ok(attachment),
         (Err(fault), Origin::Allowed) => Err(fault),
@@ -103,14 +105,16 @@ async fn attach(
     offer: &Offer,
     wanted: &Wanted,
     scope: Scope,
+    visit: &mut Visit,
 ) -> Result<Attachment, Fault> {
     let shared = &connection.shared;
-    let principal = router::admit(shared, token(request.headers(), offer), scope)?;
+    let principal = router::admit(shared, visit, token(request.headers(), offer), Some(scope))?;
     if shared.drain.is_cancelled() {
         return Err(Fault::new(ProblemCode::Draining, "the server is about to stop; connect again"));
     }
     let query = Query::new(request.uri().query());
     let after = query.number("after")?.map(Seq);
+    let place = shared.limits.place(&principal)?;
     let handle: SessionHandle = match wanted {
         Wanted::Session(id) => shared.session(&principal, id)?,
         Wanted::New => {
@@ -127,7 +131,7 @@ async fn attach(
         // What happened before a client that has just created the session could attach is for it to see too.
         (None, Wanted::New) => Seq(0),
     };
-    Ok(Attachment { handle, principal, after })
+    Ok(Attachment { handle, principal, after, client: visit.client(), meter: shared.limits.meter(), _place: place })
 }
 
 fn session_config(query: Query<'_>, principal: &Principal) -> Result<SessionConfig, Fault> {

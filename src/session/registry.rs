@@ -267,6 +267,13 @@ impl Registry {
         Ok((total, own))
     }
 
+    /// Sessions that count to the cap of a subject, and that cap.
+    pub fn share(&self, owner: &str) -> (usize, usize) {
+        let max = self.shared.max_per_subject;
+        let left = self.shared.subjects.get(owner).map_or(max, |held| held.available_permits());
+        (max - left, max)
+    }
+
     /// A session by its name.
     pub fn get(&self, id: &SessionId) -> Option<SessionHandle> {
         let handle = self.shared.sessions.get(id).map(|entry| entry.value().clone());

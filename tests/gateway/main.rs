@@ -47,6 +47,9 @@ mod text;
 /// Tokens, scopes, owners: who may come in, and who may do what.
 mod auth;
 
+/// Limits on clients: requests, failed logins, messages, sessions and sockets at once.
+mod rates;
+
 /// Web pages: their origin, the host they believe to speak to, the token that they cannot put into a header.
 mod pages;
 

@@ -140,6 +140,7 @@ fn wrong_values_are_refused_with_key_and_value() {
         ("[edge]\nallowed_origins = [\"https://a.example:99999\"]", "edge.allowed_origins"),
         ("[edge]\nallowed_origins = \"https://a.example\"", "edge.allowed_origins"),
         ("[edge]\ntrusted_proxies = [\"10.0.0.0/33\"]", "edge.trusted_proxies"),
+        ("[edge]\nmax_sockets_per_subject = 0", "edge.max_sockets_per_subject = 0"),
         ("[log]\nformat = \"xml\"", "log.format = \"xml\""),
         ("[rate_limit]\nenabled = 1", "rate_limit.enabled = 1"),
         ("[sandbox]\nmax_processes = 7", "sandbox.max_processes"),
@@ -222,5 +223,5 @@ fn what_has_no_effect_is_named_if_it_was_changed() {
         ("REPLTOOL_RATE_LIMIT__BURST", "7"),
         ("REPLTOOL_STORE__TOTAL_MB", "4096"),
     ]);
-    assert_eq!(config.unwrap().without_effect(), ["edge.metrics_addr", "rate_limit.burst"]);
+    assert_eq!(config.unwrap().without_effect(), ["edge.metrics_addr"]);
 }

@@ -163,7 +163,7 @@ fn refused(attachment: &Attachment, id: Option<String>, refusal: Refusal) -> Ans
 }
 
 /// The id by which a client knows its message.
-fn name(frame: &ClientFrame) -> Option<String> {
+pub(super) fn name(frame: &ClientFrame) -> Option<String> {
     match frame {
         ClientFrame::Execute { id, .. } => Some(id.to_string()),
         ClientFrame::Interrupt { id } => id.as_ref().map(ToString::to_string),

@@ -10,6 +10,7 @@ use repltool_protocol::token::BearerToken;
 use super::Socket;
 use super::closing::Ending;
 use crate::edge::auth::{Principal, Scope};
+use crate::edge::limit::Visit;
 use crate::edge::problem::Fault;
 use crate::edge::router;
 use crate::edge::stream::lapse;
@@ -32,7 +33,8 @@ impl Socket<'_> {
     /// Whom the token stands for, if that one may have this socket.
     fn successor(&self, token: &BearerToken) -> Result<Principal, Fault> {
         let shared = &self.connection.shared;
-        let principal = router::admit(shared, Ok(&token.0), Scope::Read)?;
+        let mut visit = Visit::new(self.attachment.client);
+        let principal = router::admit(shared, &mut visit, Ok(&token.0), Some(Scope::Read))?;
         if principal.subject != self.principal.subject {
             tracing::warn!(subject = self.principal.subject, "somebody else's token was sent on a socket");
             return Err(Fault::new(ProblemCode::Forbidden, "the token is of another subject; open another socket"));

@@ -1,0 +1,177 @@
+//! Limits on clients: how often a subject may ask, how often a peer may fail to log in, how much a socket may say, and
+//! how many sockets a subject may hold. Knows keys and counts; refuses to know routes and sessions.
+//!
+//! A rate is a bucket of requests (GCRA): it holds a burst, each request takes one out, and one comes back each time the
+//! interval of the rate has passed. Nothing is reset at the turn of a minute, and what is refused costs nothing. All of it
+//! is in memory and begins anew with the gateway.
+
+mod meter;
+mod places;
+mod rate;
+
+use std::net::{IpAddr, Ipv6Addr};
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use http::HeaderMap;
+use http::header::RETRY_AFTER;
+use repltool_protocol::rest::ProblemCode;
+
+pub(super) use self::meter::{Meter, Verdict};
+pub(super) use self::places::Place;
+pub(super) use self::rate::Standing;
+
+use self::places::Places;
+use self::rate::{Rate, Terms};
+use super::auth::Principal;
+use super::problem::Fault;
+use crate::config::RateLimit;
+
+/// How often keys that nothing is left of are dropped.
+pub(super) const SWEEP_EVERY: Duration = Duration::from_secs(10);
+/// Peers whose failed logins are counted one by one, 4 MiB of them. Beyond it all others share one count, so that many
+/// addresses neither fill the memory nor get more attempts than those.
+const MAX_PEERS: usize = 65_536;
+/// What those share.
+const OTHER_PEERS: IpAddr = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
+
+/// One request on its way: where it comes from, and what its answer has to tell of a rate.
+#[derive(Debug)]
+pub(super) struct Visit {
+    client: IpAddr,
+    standing: Option<Standing>,
+}
+
+impl Visit {
+    /// A request of a client that was charged to nobody yet.
+    pub(super) fn new(client: IpAddr) -> Self {
+        Self { client, standing: None }
+    }
+
+    /// Where it comes from.
+    pub(super) fn client(&self) -> IpAddr {
+        self.client
+    }
+
+    /// What it was charged to, once it was.
+    pub(super) fn standing(&self) -> Option<&Standing> {
+        self.standing.as_ref()
+    }
+
+    /// Writes what the answer has to tell.
+    pub(super) fn finish(&self, headers: &mut HeaderMap) {
+        if let Some(standing) = &self.standing {
+            standing.write(headers);
+        }
+    }
+}
+
+/// Every limit on clients.
+#[derive(Debug)]
+pub(super) struct Limits {
+    rates: Option<Rates>,
+    places: Places,
+}
+
+#[derive(Debug)]
+struct Rates {
+    requests: Rate<String>,
+    logins: Rate<IpAddr>,
+}
+
+impl Limits {
+    /// Rates, unless they are switched off, and so many sockets for each subject.
+    pub(super) fn new(rates: &RateLimit, max_sockets: usize) -> Self {
+        let requests = Terms::new("default", count(rates.requests_per_minute), count(rates.burst));
+        let failures = count(rates.failed_logins_per_minute);
+        let logins = Terms::new("failed-logins", failures, failures);
+        let rates = rates.enabled.then(|| Rates { requests: Rate::new(requests), logins: Rate::new(logins) });
+        Self { rates, places: Places::new(max_sockets) }
+    }
+
+    /// Charges a request to its subject.
+    ///
+    /// # Errors
+    /// `rate_limited`.
+    pub(super) fn charge(&self, visit: &mut Visit, principal: &Principal) -> Result<(), Fault> {
+        let Some(rates) = &self.rates else { return Ok(()) };
+        let standing = visit.standing.insert(rates.requests.charge(&principal.subject));
+        if standing.is_granted() {
+            return Ok(());
+        }
+        tracing::debug!(subject = principal.subject, "a subject asks too often");
+        Err(refusal("too many requests", standing.wait_s()))
+    }
+
+    /// Charges a request that fails authentication to its peer.
+    ///
+    /// # Errors
+    /// `rate_limited`, in place of what else the client would be told.
+    pub(super) fn charge_failure(&self, visit: &mut Visit) -> Result<(), Fault> {
+        let Some(rates) = &self.rates else { return Ok(()) };
+        let peer = if rates.logins.keys() < MAX_PEERS { network(visit.client) } else { OTHER_PEERS };
+        let standing = visit.standing.insert(rates.logins.charge(&peer));
+        if standing.is_granted() { Ok(()) } else { Err(refusal("too many failed logins", standing.wait_s())) }
+    }
+
+    /// Counts the messages of a new socket.
+    pub(super) fn meter(&self) -> Meter {
+        Meter::new(self.rates.as_ref().map(|rates| rates.requests.terms()))
+    }
+
+    /// A place for a socket, or for a stream that follows a session. It goes back when it is dropped.
+    ///
+    /// # Errors
+    /// `rate_limited` if the subject has as many as it may.
+    pub(super) fn place(&self, principal: &Principal) -> Result<Place, Fault> {
+        self.places.take(&principal.subject).ok_or_else(|| {
+            let detail = format!("you have {} sockets and streams open; close one", self.places.max());
+            refusal(&detail, 1)
+        })
+    }
+
+    /// Places that a subject holds, and how many it may.
+    pub(super) fn places(&self, subject: &str) -> (usize, usize) {
+        (self.places.held(subject), self.places.max())
+    }
+
+    /// Requests of a subject in a minute and at once, where they are limited.
+    pub(super) fn requests(&self) -> Option<(u32, u32)> {
+        self.rates.as_ref().map(|rates| (rates.requests.terms().per_minute(), rates.requests.terms().burst()))
+    }
+
+    /// Drops the keys that are as good as new, again and again; does not return.
+    pub(super) async fn sweep_every(&self, period: Duration) {
+        let mut due = tokio::time::interval(period);
+        loop {
+            due.tick().await;
+            if let Some(rates) = &self.rates {
+                rates.requests.sweep();
+                rates.logins.sweep();
+            }
+            self.places.shrink();
+        }
+    }
+}
+
+/// `rate_limited`, with when to try again.
+pub(super) fn refusal(detail: &str, wait_s: u64) -> Fault {
+    let detail = format!("{detail}; try again in {wait_s} s");
+    Fault::new(ProblemCode::RateLimited, detail).with_header(RETRY_AFTER, wait_s.to_string())
+}
+
+/// Whose failures count together: in IPv6 whoever has an address has a /64 of them.
+fn network(client: IpAddr) -> IpAddr {
+    match client.to_canonical() {
+        IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX))),
+        v4 => v4,
+    }
+}
+
+/// The configuration admits nothing below 1.
+fn count(number: u32) -> NonZeroU32 {
+    NonZeroU32::new(number).unwrap_or(NonZeroU32::MIN)
+}
+
+#[cfg(test)]
+mod tests;

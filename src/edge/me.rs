@@ -1,0 +1,35 @@
+//! `GET /me`: who the caller is to this server, what it may have, and how much of that is left.
+
+use http::StatusCode;
+use repltool_protocol::me::{Me, MeLimits, MeUsage};
+
+use super::limit::Standing;
+use super::problem::Fault;
+use super::respond::{self, Answer};
+use super::router::Call;
+use crate::session::timestamp;
+
+/// `GET /me`; `standing` is what this request itself was charged to.
+pub(super) fn me(call: &Call, standing: Option<&Standing>) -> Result<Answer, Fault> {
+    let (shared, principal) = (&call.connection.shared, &call.principal);
+    let (sessions, max_sessions) = shared.registry.share(&principal.subject);
+    let (sockets, max_sockets) = shared.limits.places(&principal.subject);
+    let requests = shared.limits.requests();
+    let me = Me {
+        subject: principal.subject.clone(),
+        scopes: principal.scopes.names().map(str::to_owned).collect(),
+        expires_at: timestamp(principal.expires_at),
+        limits: MeLimits {
+            sessions: max_sessions as u64,
+            sockets: max_sockets as u64,
+            requests_per_minute: requests.map(|(per_minute, _)| per_minute.into()),
+            burst: requests.map(|(_, burst)| burst.into()),
+        },
+        usage: MeUsage {
+            sessions: sessions as u64,
+            sockets: sockets as u64,
+            requests_left: standing.map(|it| it.remaining().into()),
+        },
+    };
+    respond::json(StatusCode::OK, &me)
+}
