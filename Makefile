@@ -43,10 +43,11 @@ WITHOUT := $(if $(shell grep -E ' - cgroup .*[ ,]memory' /proc/self/mountinfo),,
 
 .PHONY: check
 check:
-	cargo nextest run --locked --workspace $(WITHOUT)
+	REPLTOOL_TEST_CYCLES=1000 cargo nextest run --locked --workspace $(WITHOUT)
 	$(PYTHON) -B scripts/driver_tests.py tests/driver/python
 	$(PYTHON) -B scripts/driver_tests.py tests/driver/javascript
 	$(PYTHON) -B scripts/driver_tests.py tests/driver/bash
+	$(PYTHON) -B scripts/readme.py --binary $(BIN)
 	$(PYTHON) -B scripts/cases.py --binary $(BIN)
 
 lint:

@@ -31,6 +31,8 @@ need nodejs sh -c 'for node in /usr/bin/node /usr/bin/nodejs /usr/local/bin/node
 need python3-numpy /usr/bin/python3 -c 'import numpy'
 need python3-pandas /usr/bin/python3 -c 'import pandas'
 need python3-matplotlib /usr/bin/python3 -c 'import matplotlib'
+# The README speaks WebSocket with it.
+need python3-websockets /usr/bin/python3 -c 'import websockets'
 
 if [ ${#missing[@]} -gt 0 ]; then
     as_root=()

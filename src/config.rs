@@ -4,15 +4,20 @@
 //! supervisor reads them once and sends the result to its gateway, which reads no file of its own. This module knows
 //! keys and values; what they do is told where they are used, and it opens nothing but the configuration file.
 
+mod fault;
+mod file;
 mod load;
 mod rules;
+mod settings;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-pub use load::{ConfigError, Overrides, load, locate_data_dir};
+pub use fault::ConfigError;
+pub use load::{Overrides, Reading, load, locate_data_dir, read};
+pub use settings::{Origin, Setting, Settings, masked};
 
 /// The effective configuration. Holds paths of secrets, never secrets.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -65,7 +70,13 @@ impl Config {
     /// The keys that were set to something but the default and that this version does not act on.
     pub fn without_effect(&self) -> Vec<&'static str> {
         let edge = Edge::default();
-        let changed = [("edge.metrics_addr", self.edge.metrics_addr != edge.metrics_addr)];
+        let changed = [
+            (
+                "sandbox.violations_per_minute",
+                self.sandbox.violations_per_minute != Sandbox::default().violations_per_minute,
+            ),
+            ("edge.metrics_addr", self.edge.metrics_addr != edge.metrics_addr),
+        ];
         changed.into_iter().filter(|(_, changed)| *changed).map(|(key, _)| key).collect()
     }
 }
@@ -198,11 +209,13 @@ pub struct Sandbox {
     pub disk_mb: u64,
     /// Processes and threads of one session, by level.
     pub max_processes: MaxProcesses,
+    /// Refused system calls of one session in a minute beyond which it is ended.
+    pub violations_per_minute: u32,
 }
 
 impl Default for Sandbox {
     fn default() -> Self {
-        Self { disk_mb: 64, max_processes: MaxProcesses::default() }
+        Self { disk_mb: 64, max_processes: MaxProcesses::default(), violations_per_minute: 100 }
     }
 }
 
@@ -271,3 +284,6 @@ pub enum LogFormat {
     /// One JSON object a line.
     Json,
 }
+
+#[cfg(test)]
+mod tests;

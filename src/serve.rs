@@ -2,7 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
-use std::net::TcpListener;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _, chown};
 use std::path::Path;
 use std::time::Duration;
@@ -235,7 +235,7 @@ fn announce(config: &Config, listener: &TcpListener) -> anyhow::Result<()> {
         audience: config.auth.audience.as_deref(),
     };
     let token = edge::auth::sign(key.expose(), &grant, LOCAL_TOKEN_TTL)?;
-    let url = format!("http://{address}");
+    let url = format!("http://{}", reachable(address));
     write_private(&config.data_dir.join("token"), &token)?;
     write_private(&config.data_dir.join("url"), &url)?;
     let mut out = std::io::stdout().lock();
@@ -243,6 +243,15 @@ fn announce(config: &Config, listener: &TcpListener) -> anyhow::Result<()> {
     let _ = writeln!(out, "{url}/#token={token}");
     let _ = out.flush();
     Ok(())
+}
+
+/// The address by which this machine reaches the server: one that means all of them is not the name of a host.
+fn reachable(address: SocketAddr) -> SocketAddr {
+    match address {
+        SocketAddr::V4(v4) if v4.ip().is_unspecified() => (Ipv4Addr::LOCALHOST, v4.port()).into(),
+        SocketAddr::V6(v6) if v6.ip().is_unspecified() => (Ipv6Addr::LOCALHOST, v6.port()).into(),
+        other => other,
+    }
 }
 
 fn write_private(path: &Path, text: &str) -> anyhow::Result<()> {
@@ -267,6 +276,18 @@ mod tests {
         assert_eq!(pick_base("         0          0 4294967295\n"), Some(BASE_UID));
         assert_eq!(pick_base("         0     100000      65536\n"), Some(65536 - 16 * 1024));
         assert_eq!(pick_base("      1000       1000          1\n"), None);
+    }
+
+    #[test]
+    fn the_address_for_this_machine_is_one_that_a_client_can_use() {
+        for (bound, told) in [
+            ("0.0.0.0:8000", "127.0.0.1:8000"),
+            ("[::]:8000", "[::1]:8000"),
+            ("127.0.0.2:1", "127.0.0.2:1"),
+            ("192.0.2.1:80", "192.0.2.1:80"),
+        ] {
+            assert_eq!(reachable(bound.parse().unwrap()).to_string(), told);
+        }
     }
 
     #[test]

@@ -48,6 +48,9 @@ pub enum Client {
         #[arg(long, value_enum, default_value_t)]
         output: Output,
     },
+    /// Show or check the settings of a server
+    #[command(subcommand)]
+    Config(super::config::Command),
 }
 
 /// Arguments of `serve`.
@@ -88,15 +91,24 @@ impl Serve {
     /// # Errors
     /// See [`ConfigError`].
     pub fn into_config(self) -> Result<Config, ConfigError> {
+        config::load(self.config.as_deref(), std::env::vars_os(), self.overrides())
+    }
+
+    /// Like [`Serve::into_config`], with every fault and the place of every value.
+    pub fn read(self) -> config::Reading {
+        config::read(self.config.as_deref(), std::env::vars_os(), self.overrides())
+    }
+
+    fn overrides(&self) -> Overrides {
         let mut flags = Overrides::default();
         flags
             .set("--listen", "edge.listen", self.listen.map(|it| it.to_string()))
-            .set("--data-dir", "data_dir", self.data_dir)
+            .set("--data-dir", "data_dir", self.data_dir.clone())
             .set("--metrics-addr", "edge.metrics_addr", self.metrics_addr.map(|it| it.to_string()))
             .set("--max-sessions", "sessions.max", self.max_sessions.map(i64::from))
             .set("--max-sessions-per-subject", "sessions.max_per_subject", self.max_sessions_per_subject.map(i64::from))
             .set("--rate-limits", "rate_limit.enabled", self.rate_limits.map(|it| it == Switch::On));
-        config::load(self.config.as_deref(), std::env::vars_os(), flags)
+        flags
     }
 }
 

@@ -1,9 +1,11 @@
 //! The command line: one file for each command. Commands that need a server are clients of it like any other.
 //!
-//! `serve` is not among them: it is the server. This folder knows nothing of sessions; the two commands that work
-//! without a server borrow one function each, of the probe (`doctor`) and of the token's signature (`token`).
+//! `serve` is not among them: it is the server. This folder knows nothing of sessions; the commands that work without a
+//! server borrow one function each: of the probe (`doctor`), of the token's signature (`token`), and of each runtime
+//! whether an interpreter can be used (`config check`).
 
 pub mod args;
+mod config;
 mod connect;
 pub mod doctor;
 mod execute;
@@ -31,6 +33,7 @@ pub fn run(command: Client) -> ExitCode {
         Client::Execute(args) => execute::run(*args),
         Client::Token(args) => token::run(args).map(|()| ExitCode::SUCCESS),
         Client::Doctor { output } => Ok(doctor::run(output)),
+        Client::Config(command) => config::run(command),
     };
     outcome.unwrap_or_else(|error| {
         eprintln!("repltool: {error:#}");

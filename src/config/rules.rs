@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use config::ValueKind;
+use toml::Value;
 
 /// What the value of a key must be.
 #[derive(Debug, Clone, Copy)]
@@ -19,9 +19,25 @@ pub(super) enum Rule {
     Address,
     /// A list of texts that pass a check.
     List(fn(&str) -> bool, &'static str),
+    /// What this version does not have: the one value that may stand there, and what to do instead of any other.
+    /// Safety may rest on such a key, so it is refused rather than ignored.
+    Fixed(Fixed, &'static str),
+}
+
+/// The one value of a key whose function this version does not have.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Fixed {
+    /// None: the key may not stand anywhere.
+    Unset,
+    /// `false`.
+    Off,
+    /// This word.
+    Word(&'static str),
 }
 
 const DAY: i64 = 86_400;
+const NO_TLS: &str =
+    "this version speaks no TLS; put a proxy in front that does, and its host name into edge.allowed_hosts";
 
 /// Every key. The bounds of counts keep arithmetic far from overflow and catch a value in the wrong unit.
 #[rustfmt::skip]
@@ -33,6 +49,8 @@ pub(super) const RULES: &[(&str, Rule)] = &[
     ("sessions.idle_timeout_s", Rule::Count(1, 30 * DAY)),
     ("sessions.idle_after_s", Rule::Count(1, 30 * DAY)),
     ("edge.listen", Rule::Address),
+    ("edge.tls_cert", Rule::Fixed(Fixed::Unset, NO_TLS)),
+    ("edge.tls_key", Rule::Fixed(Fixed::Unset, NO_TLS)),
     ("edge.metrics_addr", Rule::Address),
     ("edge.allowed_hosts", Rule::List(is_host, "a list of host names such as \"repl.example\" or \"repl.example:8000\"")),
     ("edge.allowed_origins", Rule::List(is_origin, "a list of origins such as \"https://host:port\"")),
@@ -45,6 +63,7 @@ pub(super) const RULES: &[(&str, Rule)] = &[
     ("rate_limit.burst", Rule::Count(1, 1_000_000_000)),
     ("rate_limit.failed_logins_per_minute", Rule::Count(1, 1_000_000_000)),
     ("auth.key_file", Rule::Text),
+    ("auth.jwks_url", Rule::Fixed(Fixed::Unset, "this version fetches no keys; give it the secret that signs tokens by auth.key_file")),
     ("auth.issuer", Rule::Text),
     ("auth.audience", Rule::Text),
     ("auth.algorithms", Rule::List(|name| name == "HS256", "a list of algorithms; this version offers \"HS256\"")),
@@ -52,6 +71,11 @@ pub(super) const RULES: &[(&str, Rule)] = &[
     ("store.session_mb", Rule::Count(1, 1_048_576)),
     ("store.total_mb", Rule::Count(1, 1_073_741_824)),
     ("store.keep_ended_s", Rule::Count(0, 3650 * DAY)),
+    ("store.redis_url", Rule::Fixed(Fixed::Unset, "this version stores everything in data_dir, on one machine")),
+    ("sandbox.backend", Rule::Fixed(Fixed::Word("native"), "this version has no other walls; for stronger ones run the server in a virtual machine")),
+    ("sandbox.allow_reduced_isolation", Rule::Fixed(Fixed::Off, "this version never runs with less than every wall; `repltool doctor` says how to get the missing ones")),
+    ("sandbox.standard.commands", Rule::Fixed(Fixed::Word("utilities"), "nothing takes the basic utilities away from Bash in this version")),
+    ("sandbox.violations_per_minute", Rule::Count(1, 1_000_000_000)),
     ("sandbox.disk_mb", Rule::Count(1, 1_048_576)),
     ("sandbox.max_processes.standard", Rule::Count(2, 32_768)),
     ("sandbox.max_processes.relaxed", Rule::Count(2, 32_768)),
@@ -62,16 +86,26 @@ pub(super) const RULES: &[(&str, Rule)] = &[
     ("log.format", Rule::Word(&["text", "json"])),
 ];
 
-/// The rule of a key, or none if there is no such key.
-pub(super) fn rule(key: &str) -> Option<Rule> {
-    RULES.iter().find(|(name, _)| *name == key).map(|(_, rule)| *rule)
+/// A key with its rule, or none if there is no such key.
+pub(super) fn rule(key: &str) -> Option<(&'static str, Rule)> {
+    RULES.iter().find(|(name, _)| *name == key).copied()
 }
 
-/// The known key that looks most like this one, if any looks like it at all.
-pub(super) fn closest(key: &str) -> Option<&'static str> {
+/// The known key, or section as `[section]`, that looks most like this one, if any looks like it at all.
+pub(super) fn closest(key: &str) -> Option<String> {
+    let key = key.to_lowercase().replace('-', "_");
     let leaf = |name: &str| name.rsplit('.').next().unwrap_or_default().to_owned();
-    let score = |name: &str| distance(key, name).min(distance(&leaf(key), &leaf(name)) + 1);
-    RULES.iter().map(|(name, _)| (score(name), *name)).min().filter(|(edits, _)| *edits <= 3).map(|(_, name)| name)
+    let score = |name: &str| distance(&key, name).min(distance(&leaf(&key), &leaf(name)) + 1);
+    let keys = RULES.iter().map(|(name, _)| (score(name), (*name).to_owned()));
+    let sections = RULES.iter().filter_map(|(name, _)| name.rsplit_once('.'));
+    // The name of a section stands alone where the section is empty, or a value is where it should be.
+    let sections = sections.map(|(section, _)| (distance(&key, section), format!("[{section}]")));
+    keys.chain(sections).min().filter(|(edits, _)| *edits <= 3).map(|(_, name)| name)
+}
+
+/// Whether keys begin with this name and a dot.
+pub(super) fn is_section(name: &str) -> bool {
+    RULES.iter().any(|(key, _)| key.strip_prefix(name).is_some_and(|rest| rest.starts_with('.')))
 }
 
 /// Levenshtein's distance.
@@ -88,44 +122,67 @@ fn distance(a: &str, b: &str) -> usize {
 }
 
 impl Rule {
-    /// What is expected, for the error message.
-    pub(super) fn expectation(self) -> String {
+    /// What is expected of the value of this key, for the error message.
+    pub(super) fn expectation(self, key: &str) -> String {
         match self {
             Self::Switch => "true or false".to_owned(),
-            Self::Count(min, max) => format!("a whole number from {min} to {max}"),
+            Self::Count(min, max) => format!("a whole number{} from {min} to {max}", unit(key)),
             Self::Text => "a text that is not empty and has no control characters".to_owned(),
             Self::Word(words) => format!("one of {}", words.join(", ")),
             Self::Address => "an address with a port, such as 127.0.0.1:8000".to_owned(),
             Self::List(_, what) => what.to_owned(),
+            Self::Fixed(fixed, instead) => match fixed.value() {
+                Some(value) => format!("{value}: {instead}"),
+                None => format!("left out: {instead}"),
+            },
         }
     }
 
     /// Whether a value is as it must be; nothing is converted on the way.
-    pub(super) fn admits(self, value: &ValueKind) -> bool {
+    pub(super) fn admits(self, value: &Value) -> bool {
         match (self, value) {
-            (Self::Switch, ValueKind::Boolean(_)) => true,
-            (Self::Count(min, max), ValueKind::I64(number)) => (min..=max).contains(number),
-            (Self::Text, ValueKind::String(text)) => is_text(text),
-            (Self::Word(words), ValueKind::String(text)) => words.contains(&text.as_str()),
-            (Self::Address, ValueKind::String(text)) => text.parse::<SocketAddr>().is_ok(),
-            (Self::List(check, _), ValueKind::Array(items)) => {
-                items.iter().all(|item| matches!(&item.kind, ValueKind::String(text) if check(text)))
-            }
+            (Self::Switch, Value::Boolean(_)) => true,
+            (Self::Count(min, max), Value::Integer(number)) => (min..=max).contains(number),
+            (Self::Text, Value::String(text)) => is_text(text),
+            (Self::Word(words), Value::String(text)) => words.contains(&text.as_str()),
+            (Self::Address, Value::String(text)) => text.parse::<SocketAddr>().is_ok(),
+            (Self::List(check, _), Value::Array(items)) => items.iter().all(|item| item.as_str().is_some_and(check)),
+            (Self::Fixed(fixed, _), value) => fixed.value().as_ref() == Some(value),
             _ => false,
         }
     }
 
     /// Reads a value from the environment, where everything is text. What cannot be read stays text, which
     /// [`Rule::admits`] then refuses.
-    pub(super) fn read(self, text: &str) -> ValueKind {
+    pub(super) fn read(self, text: &str) -> Value {
         let read = match self {
-            Self::Switch => text.parse().ok().map(ValueKind::Boolean),
-            Self::Count(..) => text.parse().ok().map(ValueKind::I64),
-            Self::List(..) if text.is_empty() => Some(Vec::<String>::new().into()),
-            Self::List(..) => Some(text.split(',').map(|item| item.trim().to_owned()).collect::<Vec<_>>().into()),
-            Self::Text | Self::Word(_) | Self::Address => None,
+            Self::Switch | Self::Fixed(Fixed::Off, _) => text.parse().ok().map(Value::Boolean),
+            Self::Count(..) => text.parse().ok().map(Value::Integer),
+            Self::List(..) if text.is_empty() => Some(Value::Array(Vec::new())),
+            Self::List(..) => Some(Value::Array(text.split(',').map(|item| item.trim().into()).collect())),
+            Self::Text | Self::Word(_) | Self::Address | Self::Fixed(..) => None,
         };
         read.unwrap_or_else(|| text.into())
+    }
+}
+
+impl Fixed {
+    /// The value, or none if the key may not be there.
+    pub(super) fn value(self) -> Option<Value> {
+        match self {
+            Self::Unset => None,
+            Self::Off => Some(false.into()),
+            Self::Word(word) => Some(word.into()),
+        }
+    }
+}
+
+/// The unit that the name of a key ends with, as half a sentence.
+fn unit(key: &str) -> &'static str {
+    match key.rsplit_once('_') {
+        Some((_, "s")) => " of seconds",
+        Some((_, "mb")) => " of MiB",
+        _ => "",
     }
 }
 

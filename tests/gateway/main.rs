@@ -139,3 +139,12 @@ mod ordinary_user;
 
 /// The command line: output, exit codes, messages.
 mod cli;
+
+/// Settings: read from their layers, checked, shown, with everything that is wrong with them.
+mod settings;
+
+/// The idle timeout: what keeps a session, and what does not.
+mod idle;
+
+/// Sessions by the hundred: of each nothing is left, and the server grows by nothing.
+mod churn;

@@ -10,7 +10,19 @@ use std::path::{Path, PathBuf};
 /// listed is refused. The modules that join the parts may use everything and are not listed.
 const ARROWS: &[(&str, &[&str])] = &[
     // What a command borrows from the server's side is one function each.
-    ("cli", &["client", "config", "keys", "edge::auth", "sandbox::probe"]),
+    (
+        "cli",
+        &[
+            "client",
+            "config",
+            "keys",
+            "edge::auth",
+            "sandbox::probe",
+            "runtime::bash",
+            "runtime::javascript",
+            "runtime::python",
+        ],
+    ),
     ("client", &[]),
     ("config", &[]),
     ("keys", &[]),

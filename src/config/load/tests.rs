@@ -1,6 +1,6 @@
 use std::os::unix::fs::PermissionsExt;
 
-use super::super::rules::RULES;
+use super::super::file::MAX_FILE_BYTES;
 use super::*;
 
 const BASE: (&str, &str) = ("REPLTOOL_DATA_DIR", "/var/lib/repltool");
@@ -29,26 +29,6 @@ fn from_file(text: &str) -> Result<Config, ConfigError> {
 
 fn message(result: Result<Config, ConfigError>) -> String {
     result.unwrap_err().to_string()
-}
-
-#[test]
-fn every_key_has_a_rule_and_every_default_keeps_it() {
-    fn leaves(prefix: &str, value: &serde_json::Value, found: &mut Vec<(String, serde_json::Value)>) {
-        match value.as_object() {
-            Some(fields) => fields.iter().for_each(|(name, value)| leaves(&format!("{prefix}.{name}"), value, found)),
-            None => found.push((prefix.trim_start_matches('.').to_owned(), value.clone())),
-        }
-    }
-    let defaults = from_environment(&[]).unwrap();
-    assert_eq!(defaults, Config::with_data_dir("/var/lib/repltool"));
-    let mut found = Vec::new();
-    leaves("", &serde_json::to_value(&defaults).unwrap(), &mut found);
-    assert_eq!(found.len(), RULES.len());
-    for ((key, value), (known, rule)) in found.iter().zip(RULES) {
-        assert_eq!(key, known);
-        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        assert!(value.is_null() || value.is_array() || rule.admits(&rule.read(&text)), "{key} = {value}");
-    }
 }
 
 #[test]
@@ -103,12 +83,25 @@ fn unknown_keys_are_refused_by_full_name_with_a_suggestion() {
         told,
         "sessions.maxx (REPLTOOL_SESSIONS__MAXX) is no setting of this version; did you mean sessions.max?"
     );
-    let told = message(from_file("[auth]\njwks_url = \"https://a.example\"\n"));
-    assert!(told.starts_with("auth.jwks_url (/") && told.ends_with("is no setting of this version"), "{told}");
+    let told = message(from_file("\n[sessions]\nmaxx = 1\n"));
+    assert!(told.contains("repltool.toml:3) is no setting"), "{told}");
     let told = message(from_file("[server]\nlisten = \"127.0.0.1:1\"\n"));
     assert!(told.contains("server.listen") && told.ends_with("did you mean edge.listen?"), "{told}");
-    let told = message(from_file("[sandbox]\nallow_reduced_isolation = true\n"));
-    assert!(told.starts_with("sandbox.allow_reduced_isolation (/") && told.contains("is no setting of this version"));
+    for (text, hint) in [
+        ("[sesions]\n", "[sessions]"),
+        ("sesions = 3\n", "[sessions]"),
+        ("[sesions]\nmax = 3\n", "sessions.max"),
+        ("[rate-limit]\nburst = 3\n", "rate_limit.burst"),
+        ("[Log]\nLevel = 'info'\n", "log.level"),
+        ("[sandbox.max_processes]\nstandrad = 3\n", "sandbox.max_processes.standard"),
+    ] {
+        let told = message(from_file(text));
+        assert!(told.ends_with(&format!("; did you mean {hint}?")), "{text}: {told}");
+    }
+    let told = message(from_environment(&[("REPLTOOL_sessions__MAX", "1")]));
+    assert!(told.ends_with("names of variables are in capitals: REPLTOOL_SESSIONS__MAX"), "{told}");
+    let told = message(from_environment(&[("REPLTOOL_COLOUR__OF_THE__LOG", "1")]));
+    assert!(told.ends_with("is no setting of this version"), "{told}");
     for text in ["[nothing]\n", "sesions = 3\n", "[sandbox.max_processes.strict]\nx = 1\n", "\"sessions.max.x\" = 1\n"]
     {
         assert!(matches!(from_file(text), Err(ConfigError::Unknown { .. })), "{text}");
@@ -154,6 +147,45 @@ fn wrong_values_are_refused_with_key_and_value() {
     }
     let told = message(from_environment(&[("REPLTOOL_SESSIONS__MAX", "many")]));
     assert_eq!(told, "sessions.max = \"many\" (REPLTOOL_SESSIONS__MAX) must be a whole number from 1 to 100000");
+}
+
+#[test]
+fn a_value_in_the_wrong_unit_is_told_the_right_one_and_its_line() {
+    let told = message(from_file("[sessions]\nmax = 2\nidle_timeout_s = \"5m\"\n"));
+    let (before, after) = told.split_once("repltool.toml:").expect("the file");
+    assert!(before.starts_with("sessions.idle_timeout_s = \"5m\" (/"), "{told}");
+    assert_eq!(after, "3) must be a whole number of seconds from 1 to 2592000");
+    let told = message(from_environment(&[("REPLTOOL_STORE__TOTAL_MB", "4GiB")]));
+    assert!(told.contains("(REPLTOOL_STORE__TOTAL_MB) must be a whole number of MiB from 1 to"), "{told}");
+    let told = message(from_file("[sessions]\nmax = 2\nidle_timeout_s = 5m\nqueue = 3\n"));
+    assert!(told.contains("repltool.toml:3 is not valid TOML: ") && !told.contains('\n'), "{told}");
+}
+
+#[test]
+fn passwords_in_urls_are_in_no_message() {
+    for text in
+        ["[store]\nredis_url = 'redis://ada:pa/ss@host'\n", "[edge]\nallowed_origins = ['https://ada:pa/ss@host']\n"]
+    {
+        let told = message(from_file(text));
+        assert!(told.contains("://***@host") && !told.contains("pa/ss"), "{told}");
+    }
+}
+
+#[test]
+fn every_fault_of_every_layer_is_found_and_nothing_that_follows_from_one() {
+    let (_folder, path) = file("[sessions]\nmax = 0\nmaxx = 1\n[store]\nsession_mb = 'all'\n");
+    let pairs = [BASE, ("REPLTOOL_LOG__LEVEL", "loud"), ("REPLTOOL_STORE__TOTAL_MB", "1")];
+    let mut flags = Overrides::default();
+    flags.set("--listen", "edge.listen", Some("nowhere"));
+    let faults = read(Some(&path), environment(&pairs), flags).faults;
+    let keys: Vec<_> = faults.iter().map(|fault| fault.to_string().split(' ').next().unwrap().to_owned()).collect();
+    let expected = ["sessions.max", "sessions.maxx", "store.session_mb", "log.level", "edge.listen"];
+    assert_eq!(keys, expected, "{faults:?}");
+    let pairs = [BASE, ("REPLTOOL_STORE__TOTAL_MB", "1"), ("REPLTOOL_EDGE__LISTEN", "0.0.0.0:1")];
+    assert_eq!(read(None, environment(&pairs), Overrides::default()).faults.len(), 2, "what is between keys");
+    let (_folder, path) = file("max = \n[x\n");
+    let faults = read(Some(&path), environment(&[("REPLTOOL_LOG__LEVEL", "loud")]), Overrides::default()).faults;
+    assert!(faults.len() >= 3 && faults.iter().any(|it| matches!(it, ConfigError::NoHome)), "{faults:?}");
 }
 
 #[test]
