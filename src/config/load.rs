@@ -1,7 +1,6 @@
 //! Reads the layers, checks each value where it stands, so that a message can say where it came from, and merges them.
 
 use std::ffi::OsString;
-use std::fmt::Write as _;
 use std::io::Read;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -16,6 +15,8 @@ use super::rules::{closest, rule};
 /// The largest configuration file, in bytes.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 const PREFIX: &str = "REPLTOOL_";
+/// What a message shows of a key or a value, in characters.
+const MAX_SHOWN: usize = 100;
 
 /// Why there is no configuration.
 #[derive(Debug, thiserror::Error)]
@@ -203,11 +204,11 @@ fn add_environment(mut builder: Builder, environment: &[(OsString, OsString)]) -
         if !rest.contains("__") && rest != "DATA_DIR" {
             continue;
         }
-        let origin = format!("{PREFIX}{rest}");
+        let origin = cut(format!("{PREFIX}{}", rest.escape_debug()));
         let key = rest.to_lowercase().replace("__", ".");
         let text = value.to_str().ok_or_else(|| ConfigError::Value {
-            key: key.clone(),
-            value: format!("{value:?}"),
+            key: cut(key.clone()),
+            value: cut(format!("{value:?}")),
             origin: origin.clone(),
             expected: "UTF-8".to_owned(),
         })?;
@@ -218,9 +219,10 @@ fn add_environment(mut builder: Builder, environment: &[(OsString, OsString)]) -
 }
 
 fn add_value(builder: Builder, key: &str, value: Value, origin: &str) -> Result<Builder, ConfigError> {
-    let printable = || key.escape_debug().to_string();
+    let printable = || cut(key.escape_debug().to_string());
     let Some(rule) = rule(key) else {
-        let hint = closest(key).map(|known| format!("; did you mean {known}?")).unwrap_or_default();
+        // What is much longer than any key looks like none.
+        let hint = Some(key).filter(|key| key.len() <= MAX_SHOWN).and_then(closest).map(|known| format!("; did you mean {known}?")).unwrap_or_default();
         return Err(ConfigError::Unknown { key: printable(), origin: origin.to_owned(), hint });
     };
     if !rule.admits(&value.kind) {
@@ -232,7 +234,7 @@ fn add_value(builder: Builder, key: &str, value: Value, origin: &str) -> Result<
 
 /// A value as TOML would write it, at most some 100 characters.
 fn show(value: &ValueKind) -> String {
-    let mut text = match value {
+    let text = match value {
         ValueKind::String(text) => format!("{text:?}"),
         ValueKind::Array(items) => {
             let items: Vec<_> = items.iter().map(|item| show(&item.kind)).collect();
@@ -241,9 +243,13 @@ fn show(value: &ValueKind) -> String {
         ValueKind::Table(_) => "{…}".to_owned(),
         other => other.to_string(),
     };
-    if let Some((cut, _)) = text.char_indices().nth(100) {
-        text.truncate(cut);
-        let _ = write!(text, "…");
+    cut(text)
+}
+
+fn cut(mut text: String) -> String {
+    if let Some((end, _)) = text.char_indices().nth(MAX_SHOWN) {
+        text.truncate(end);
+        text.push('…');
     }
     text
 }

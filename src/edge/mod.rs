@@ -13,6 +13,9 @@ pub mod auth;
 mod body;
 mod environment;
 mod files;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod hosts;
 mod problem;
 mod query;
