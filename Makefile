@@ -17,7 +17,7 @@ ifdef CARGO_TARGET_DIR
 BIN := $(CARGO_TARGET_DIR)/release/repltool
 endif
 
-.PHONY: serve build test lint bench setup
+.PHONY: serve build test lint bench fuzz setup
 
 # Starts a server on 127.0.0.1:8000 and prints how to reach it. ARGS are passed on: make serve ARGS="--listen 127.0.0.1:9000"
 serve: build
@@ -49,14 +49,22 @@ check:
 	$(PYTHON) -B scripts/driver_tests.py tests/driver/bash
 	$(PYTHON) -B scripts/readme.py --binary $(BIN)
 	$(PYTHON) -B scripts/cases.py --binary $(BIN)
+	scripts/fuzz.sh
 
 lint:
 	cargo fmt --all --check
-	cargo clippy --locked --workspace --all-targets -- -D warnings
+	cargo clippy --locked --workspace --all-targets --features repltool/fuzzing -- -D warnings
+	cargo fmt --manifest-path fuzz/Cargo.toml --check
 
 bench: build
 	scripts/bench_limits.py --binary $(BIN)
+	cargo build --locked --release --example hello
+	scripts/bench_surface.py --binary $(BIN) --hello $(dir $(BIN))examples/hello
 	scripts/bench.sh $(BIN)
+
+# Looks for inputs that break a law: make fuzz TARGET=client_frame SECONDS=600. Without TARGET, all of them in turn.
+fuzz: setup
+	SECONDS_EACH=$(or $(SECONDS),60) SEED=$$RANDOM scripts/fuzz.sh $(TARGET)
 
 # Installs what is missing of compilers and libraries, or says what is.
 setup:

@@ -33,13 +33,13 @@ NOTHING = {"python": "None", "javascript": "undefined", "bash": ":"}
 
 
 class Server:
-    def __init__(self, binary):
+    def __init__(self, binary, *flags, prefix=()):
         self._folder = tempfile.TemporaryDirectory(prefix="repltool-bench-")
         self.data = Path(self._folder.name) / "data"
         command = [binary, "serve", "--listen", "127.0.0.1:0", "--metrics-addr", "127.0.0.1:0", "--rate-limits", "off"]
         log = open(Path(self._folder.name) / "log", "wb")
         self._process = subprocess.Popen(
-            [*map(str, command), "--data-dir", str(self.data)], stdout=subprocess.DEVNULL, stderr=log
+            [*prefix, *map(str, command), "--data-dir", str(self.data), *flags], stdout=subprocess.DEVNULL, stderr=log
         )
         url = self.data / "url"
         while not url.exists():
@@ -47,9 +47,10 @@ class Server:
                 sys.exit((Path(self._folder.name) / "log").read_text())
             time.sleep(0.01)
         time.sleep(0.2)
-        self._address = url.read_text().removeprefix("http://")
-        self._headers = {"Authorization": "Bearer " + (self.data / "token").read_text()}
-        self._connection = http.client.HTTPConnection(self._address)
+        self.address = url.read_text().removeprefix("http://")
+        self.token = (self.data / "token").read_text()
+        self._headers = {"Authorization": "Bearer " + self.token}
+        self._connection = http.client.HTTPConnection(self.address)
 
     def ask(self, method, path, body=None):
         payload = None if body is None else json.dumps(body)
@@ -60,6 +61,12 @@ class Server:
         if answer.status >= 300:
             sys.exit(f"{method} {path}: {answer.status} {text.decode()}")
         return json.loads(text) if text else None
+
+    def gateway(self):
+        """The process that faces the network."""
+        children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text().split()
+        named = [pid for pid in children if b"\0gateway\0" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+        return int(named[0])
 
     def session(self, language, **limits):
         return self.ask("POST", "/sessions", {"language": language, "resource_limits": limits})["session_id"]

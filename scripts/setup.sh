@@ -17,6 +17,8 @@ static_libseccomp() {
 }
 
 need gcc command -v gcc
+# libFuzzer is C++.
+need g++ command -v g++
 need libc6-dev test -e /usr/include/stdio.h
 need make command -v make
 need pkg-config command -v pkg-config

@@ -14,8 +14,9 @@ use crate::ids::{ExecutionId, IdError, RequestId, Seq};
 use crate::rest::MAX_MESSAGE_BYTES;
 use crate::token::BearerToken;
 
-/// The longest `detail` of a [`DecodeError::Malformed`], in characters: it may quote what the client sent.
-const MAX_DETAIL_CHARS: usize = 300;
+/// The longest text that [`shorten`] leaves as it is, in characters: the `detail` of a [`DecodeError::Malformed`] and
+/// other messages that may quote what a client sent.
+pub const MAX_DETAIL_CHARS: usize = 300;
 
 /// Why a message is no frame.
 #[derive(Debug, thiserror::Error)]
@@ -201,7 +202,8 @@ fn valid_id(text: &str) -> Option<String> {
     object.then(|| serde_json::from_str::<IdOnly>(text).ok()).flatten().map(|it| it.id.as_str().to_owned())
 }
 
-fn shorten(mut text: String) -> String {
+/// Cuts a text after [`MAX_DETAIL_CHARS`], and marks it as cut.
+pub fn shorten(mut text: String) -> String {
     if let Some((cut, _)) = text.char_indices().nth(MAX_DETAIL_CHARS) {
         text.truncate(cut);
         text.push('…');

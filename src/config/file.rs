@@ -8,6 +8,7 @@ use serde::Deserialize as _;
 use toml::Value;
 use toml::de::{DeTable, DeValue, Error, ValueDeserializer};
 
+use super::load::cut;
 use super::rules::is_section;
 use super::{ConfigError, Origin};
 
@@ -68,7 +69,7 @@ impl TomlFile<'_> {
     }
 
     fn fault(&self, start: usize, error: &Error) -> ConfigError {
-        let reason = error.message().lines().collect::<Vec<_>>().join("; ");
+        let reason = cut(error.message().lines().collect::<Vec<_>>().join("; "));
         ConfigError::Syntax { origin: self.origin(start), reason }
     }
 

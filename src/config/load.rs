@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
-use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use toml::{Table, Value};
@@ -11,6 +10,8 @@ use super::rules::{Rule, closest, rule};
 use super::{Config, ConfigError, Origin, Settings, file, masked};
 
 const PREFIX: &str = "REPLTOOL_";
+/// What a message shows of a key or a value, in characters.
+const MAX_SHOWN: usize = 100;
 
 /// What flags say, over everything else.
 #[derive(Debug, Default)]
@@ -107,16 +108,17 @@ impl Layers {
         if !rest.contains("__") && rest != "DATA_DIR" {
             return;
         }
-        let origin = Origin::Environment(format!("{PREFIX}{rest}"));
+        let origin = Origin::Environment(cut(format!("{PREFIX}{}", rest.escape_debug())));
         let key = rest.to_lowercase().replace("__", ".");
         if rest.contains(char::is_lowercase) {
             // Two spellings of one name would be two values of one key, in no order.
-            let hint = format!("; names of variables are in capitals: {PREFIX}{}", rest.to_uppercase().escape_debug());
+            let capitals = cut(format!("{PREFIX}{}", rest.to_uppercase().escape_debug()));
+            let hint = format!("; names of variables are in capitals: {capitals}");
             self.faults.push(ConfigError::Unknown { key: printable(&key), origin, hint });
             return;
         }
         let Some(text) = value.to_str() else {
-            let (value, expected) = (format!("{value:?}"), "UTF-8".to_owned());
+            let (value, expected) = (cut(format!("{value:?}")), "UTF-8".to_owned());
             self.faults.push(ConfigError::Value { key: printable(&key), value, origin, expected });
             return;
         };
@@ -126,7 +128,9 @@ impl Layers {
 
     fn add(&mut self, key: &str, value: Value, origin: Origin) {
         let Some((key, rule)) = rule(key) else {
-            let hint = closest(key).map(|known| format!("; did you mean {known}?")).unwrap_or_default();
+            // What is much longer than any key looks like none.
+            let known = Some(key).filter(|key| key.len() <= MAX_SHOWN).and_then(closest);
+            let hint = known.map(|known| format!("; did you mean {known}?")).unwrap_or_default();
             self.faults.push(ConfigError::Unknown { key: printable(key), origin, hint });
             return;
         };
@@ -212,20 +216,25 @@ fn check_between(config: &Config) -> Vec<ConfigError> {
 }
 
 fn printable(key: &str) -> String {
-    key.escape_debug().to_string()
+    cut(key.escape_debug().to_string())
 }
 
 /// A value as TOML would write it, at most some 100 characters, without the password of a URL.
 fn show(value: &Value) -> String {
-    let mut text = match value {
+    let text = match value {
         Value::String(text) => format!("{:?}", masked(text)),
         Value::Array(items) => format!("[{}]", items.iter().map(show).collect::<Vec<_>>().join(", ")),
         Value::Table(_) => "{…}".to_owned(),
         other => other.to_string(),
     };
-    if let Some((cut, _)) = text.char_indices().nth(100) {
-        text.truncate(cut);
-        let _ = write!(text, "…");
+    cut(text)
+}
+
+/// At most [`MAX_SHOWN`] characters of a text.
+pub(super) fn cut(mut text: String) -> String {
+    if let Some((end, _)) = text.char_indices().nth(MAX_SHOWN) {
+        text.truncate(end);
+        text.push('…');
     }
     text
 }

@@ -7,6 +7,7 @@ use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Request};
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Body as _;
+use repltool_protocol::codec::shorten;
 use repltool_protocol::rest::{MAX_MESSAGE_BYTES, ProblemCode};
 use serde::de::DeserializeOwned;
 
@@ -43,7 +44,14 @@ pub(super) async fn optional_json<T: DeserializeOwned>(request: &mut Request<Req
     }
     is_json(request.headers())?;
     fits(request.headers())?;
-    let bytes = whole(request.body_mut()).await?;
+    decode(&whole(request.body_mut()).await?)
+}
+
+/// Decodes a JSON body; none is fine too.
+///
+/// # Errors
+/// `invalid_request` with the field.
+pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<Option<T>, Fault> {
     if bytes.is_empty() {
         return Ok(None);
     }
@@ -51,7 +59,7 @@ pub(super) async fn optional_json<T: DeserializeOwned>(request: &mut Request<Req
     if bytes.trim_ascii_start().first() == Some(&b'[') {
         return Err(Fault::invalid("a JSON object is needed"));
     }
-    serde_json::from_slice(&bytes).map(Some).map_err(|error| malformed(&bytes, &error))
+    serde_json::from_slice(bytes).map(Some).map_err(|error| malformed(bytes, &error))
 }
 
 async fn whole(body: &mut RequestBody) -> Result<Bytes, Fault> {
@@ -118,7 +126,7 @@ fn malformed(text: &[u8], error: &serde_json::Error) -> Fault {
     // The decoder calls some values of a wrong type a fault of syntax.
     let is_json = serde_json::from_slice::<serde::de::IgnoredAny>(text).is_ok();
     if path.is_empty() || !is_json {
-        return Fault::invalid(format!("no valid JSON body: {message}"));
+        return Fault::invalid(shorten(format!("no valid JSON body: {message}")));
     }
     Fault::field(path.join("."), what)
 }
@@ -222,6 +230,24 @@ mod tests {
             detail::<ExecutionRequest>(r#"{"code":"1","execution_id":"a b"}"#)
                 .starts_with("execution_id: an id is 1 to 64")
         );
+    }
+
+    #[test]
+    fn what_was_sent_is_quoted_in_part_only() {
+        let long = "\u{1}x".repeat(100_000).escape_default().to_string().replace("\\u{1}", "\\u0001");
+        for text in [
+            format!(r#"{{"{long}":1}}"#),
+            format!(r#"{{"language":"{long}"}}"#),
+            format!(r#"{{"environment":{{"{long}":1}}}}"#),
+            format!(r#""{long}""#),
+        ] {
+            let got = detail::<SessionConfig>(&text);
+            assert!(got.chars().count() <= 610, "{} characters", got.chars().count());
+        }
+        let config = format!(r#"{{"language":"python","environment":{{"{long}":""}}}}"#);
+        let config = decode::<SessionConfig>(config.as_bytes()).unwrap().unwrap();
+        let fault = crate::edge::validate::session(&config).unwrap_err();
+        assert!(serde_json::to_vec(&fault.document("r1")).unwrap().len() < 8192);
     }
 
     #[test]

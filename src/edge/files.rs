@@ -3,6 +3,8 @@
 
 mod body;
 mod conditions;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod list;
 mod path;
 mod upload;

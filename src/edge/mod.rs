@@ -15,6 +15,9 @@ pub mod capabilities;
 mod environment;
 mod files;
 mod forwarded;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod hosts;
 mod limit;
 mod me;

@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use http::header::{ALLOW, CONTENT_RANGE};
 use http::{HeaderName, StatusCode};
 use repltool_protocol::close::CloseCode;
+use repltool_protocol::codec::shorten;
 use repltool_protocol::frame::Notice;
 use repltool_protocol::rest::{FieldError, Problem, ProblemCode};
 
@@ -33,7 +34,8 @@ impl Fault {
 
     /// `invalid_request`, because of one field of the body or query.
     pub(super) fn field(field: impl Into<String>, message: impl Into<String>) -> Self {
-        let error = FieldError { field: field.into(), message: message.into() };
+        // Both may quote what the client sent.
+        let error = FieldError { field: shorten(field.into()), message: shorten(message.into()) };
         let detail = format!("{}: {}", error.field, error.message);
         Self { errors: vec![error], ..Self::new(ProblemCode::InvalidRequest, detail) }
     }

@@ -42,7 +42,7 @@ pub(super) enum Wanted {
 
 /// A well-formed handshake.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Offer {
+pub(super) struct Offer {
     /// The answer to the client's key.
     accept: HeaderValue,
     /// The token in the list of subprotocols.
@@ -154,7 +154,7 @@ fn named<T: DeserializeOwned>(query: Query<'_>, name: &str) -> Result<Option<T>,
 }
 
 /// The one token of the handshake.
-fn token<'a>(headers: &'a HeaderMap, offer: &'a Offer) -> Result<&'a str, AuthError> {
+pub(super) fn token<'a>(headers: &'a HeaderMap, offer: &'a Offer) -> Result<&'a str, AuthError> {
     match (auth::bearer(headers)?, offer.token.as_deref()) {
         (Some(_), Some(_)) => Err(AuthError::Ambiguous),
         (Some(token), None) | (None, Some(token)) => Ok(token),
@@ -163,7 +163,7 @@ fn token<'a>(headers: &'a HeaderMap, offer: &'a Offer) -> Result<&'a str, AuthEr
 }
 
 /// Checks the headers of a handshake, as RFC 6455 has them in section 4.2.1.
-fn read_offer(headers: &HeaderMap) -> Result<Offer, Fault> {
+pub(super) fn read_offer(headers: &HeaderMap) -> Result<Offer, Fault> {
     if !lists(headers, CONNECTION).any(|it| it.eq_ignore_ascii_case("upgrade"))
         || !lists(headers, UPGRADE).any(|it| it.eq_ignore_ascii_case("websocket"))
     {

@@ -282,13 +282,15 @@ impl Decoder {
         let Some(nonce) = &self.awaited else { return true };
         let mark = format!("{{\"t\":\"hello\",\"nonce\":\"{nonce}\"");
         let rest = &self.buffer[self.used..];
-        match rest.windows(mark.len()).position(|window| window == mark.as_bytes()) {
-            Some(at) if at >= HEADER => {
-                self.used += at - HEADER;
+        // What stands where there is no room for a length before it is no frame.
+        let behind_header = rest.get(HEADER..).unwrap_or_default();
+        match behind_header.windows(mark.len()).position(|window| window == mark.as_bytes()) {
+            Some(at) => {
+                self.used += at;
                 self.awaited = None;
                 true
             }
-            _ => {
+            None => {
                 // What cannot be the beginning of the answer is not kept.
                 self.used += rest.len().saturating_sub(mark.len() + HEADER);
                 false

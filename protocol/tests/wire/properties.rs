@@ -65,6 +65,7 @@ fn json() -> impl Strategy<Value = serde_json::Value> {
         Just(serde_json::Value::Null),
         any::<bool>().prop_map(Into::into),
         any::<i64>().prop_map(Into::into),
+        any::<f64>().prop_map(Into::into),
         text().prop_map(Into::into),
     ];
     leaf.prop_recursive(3, 16, 4, |inner| {

@@ -32,6 +32,21 @@ fn message(result: Result<Config, ConfigError>) -> String {
 }
 
 #[test]
+fn messages_quote_a_part_of_what_is_wrong() {
+    let long = "x".repeat(100_000);
+    let variable = format!("REPLTOOL_{long}__\u{1}{long}");
+    for text in [
+        message(from_file(&format!("{long} = 1\n"))),
+        message(from_file(&format!("[sessions]\nmax = \"{long}\"\n"))),
+        message(from_environment(&[(&variable, "1")])),
+        message(from_environment(&[(&variable.to_uppercase(), "1")])),
+        message(from_environment(&[("REPLTOOL_SESSIONS__MAX", &long)])),
+    ] {
+        assert!(text.chars().count() < 500, "{} characters", text.chars().count());
+    }
+}
+
+#[test]
 fn later_layers_win() {
     let (_folder, path) = file("[sessions]\nmax = 2\nqueue = 2\nmax_per_subject = 2\n[log]\nformat = \"json\"\n");
     let env = environment(&[BASE, ("REPLTOOL_SESSIONS__QUEUE", "3"), ("REPLTOOL_SESSIONS__MAX_PER_SUBJECT", "3")]);

@@ -30,6 +30,16 @@ fn a_new_gateway_finds_the_answer_behind_half_a_frame() {
 }
 
 #[test]
+fn words_of_an_answer_without_a_length_are_not_taken_for_it() {
+    let mut decoder = Decoder::default();
+    decoder.synchronise("ab".repeat(16));
+    let answer = format!("{{\"t\":\"hello\",\"nonce\":\"{}\",\"last\":3}}", "ab".repeat(16));
+    let bytes = [answer.as_bytes(), &[b' '; 200], &frame(&answer), &[b' '; 200]].concat();
+    decoder.fill(&bytes);
+    assert!(matches!(decoder.take(), Ok(Some(FromDriver::Hello { last: 3, .. }))));
+}
+
+#[test]
 fn messages_to_a_driver_look_as_documented() {
     let exec = |stdin| ToDriver::Exec { n: 7, count: 3, code: Some("a\n\"é"), parts: None, ack: Some(5), stdin };
     let code = "a\\n\\\"é";
@@ -64,6 +74,16 @@ fn what_is_larger_than_allowed_is_no_message() {
         (false, reply("5".to_owned())),
     ] {
         assert_eq!(all(&mut Decoder::default(), &bytes).is_ok(), fits, "{} bytes", bytes.len());
+    }
+}
+
+#[test]
+fn numbers_of_a_result_keep_every_digit() {
+    for number in ["31.245270191439438", "2.493307144426866e-8", "9163.453718085519", "-0.0", "5e-324", "0.1"] {
+        let done = format!(r#"{{"t":"done","m":1,"n":1,"success":true,"result":[{number}],"end_ns":1}}"#);
+        let got = all(&mut Decoder::default(), &frame(&done)).expect("decodes");
+        let [FromDriver::Done(done)] = &got[..] else { panic!("{got:?}") };
+        assert_eq!(done.result.0.get(), format!("[{number}]"));
     }
 }
 

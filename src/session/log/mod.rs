@@ -23,6 +23,9 @@ mod collect;
 mod cursor;
 mod entry;
 mod files;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod record;
 mod recover;
 mod retain;
@@ -48,6 +51,9 @@ pub use writer::Log;
 /// write-backs of its page cache.
 pub const DOUBT: u64 = 1 << 20;
 
+/// The fewest bytes of a segment.
+const MIN_SEGMENT: u64 = 256;
+
 /// What a log may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LogLimits {
@@ -64,7 +70,7 @@ impl LogLimits {
     }
 
     fn segment(self) -> u64 {
-        self.segment_bytes.min(self.session_bytes / 8).max(256)
+        self.segment_bytes.min(self.session_bytes / 8).max(MIN_SEGMENT)
     }
 }
 

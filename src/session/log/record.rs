@@ -14,6 +14,8 @@ use super::Kind;
 pub(super) const FIXED: usize = 26;
 /// Length and CRC come first and are not counted by the length.
 const PREFIX: usize = 8;
+/// More than a stream can ever have: bytes, and bytes of a segment.
+pub(super) const MAX_OFFSET: u64 = 1 << 48;
 /// More than any body that a limit allows: a display has 4 MiB, code 4 MiB.
 pub(super) const MAX_RECORD: usize = 32 * 1024 * 1024;
 
@@ -156,7 +158,8 @@ impl Range {
 
     pub(super) fn from_bytes(payload: &[u8]) -> Option<Self> {
         let range = Self { offset: u64_at(payload, 0)?, len: u32_at(payload, 8)? };
-        range.end().is_some().then_some(range)
+        let is_piece = u64::from(range.len) <= super::spool::MAX_PIECE;
+        (is_piece && range.end().is_some_and(|end| end <= MAX_OFFSET)).then_some(range)
     }
 
     /// This range and the one that follows it, if it does and both fit into one event.

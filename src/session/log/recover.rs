@@ -16,7 +16,7 @@ use super::retain::{Waiting, split_command};
 use super::shared::{Head, Map, Place, Segment, Shared};
 use super::spool::Spool;
 use super::writer::{Index, Log, at};
-use super::{Begun, DOUBT, Ended, Found, Kind, LogError, LogLimits, Message, Tail};
+use super::{Begun, DOUBT, Ended, Found, Kind, LogError, LogLimits, MIN_SEGMENT, Message, Tail};
 
 const MAGIC: [u8; 4] = *b"RLOG";
 const FORMAT: u32 = 1;
@@ -58,8 +58,9 @@ impl Header {
         let number = |at| record::u64_at(payload, at);
         let header = || {
             let announced = [number(16)?, number(24)?];
-            let segment_bytes = number(8).filter(|bytes| *bytes > 0)?;
-            Some(Self { segment_bytes, base: record.seq, announced, execution_count: number(32)? })
+            let segment_bytes = number(8).filter(|bytes| (MIN_SEGMENT..=record::MAX_OFFSET).contains(bytes))?;
+            let is_possible = announced.iter().all(|end| *end <= record::MAX_OFFSET);
+            is_possible.then_some(Self { segment_bytes, base: record.seq, announced, execution_count: number(32)? })
         };
         Ok(header())
     }
@@ -185,7 +186,11 @@ impl Scan {
             Parsed::Short(_) if is_last => return Ok(false),
             Parsed::Short(_) | Parsed::Damaged => (None, 0),
         };
-        let Some(header) = header.filter(|header| header.base >= self.last) else {
+        let fits = |header: &Header| {
+            let grows = self.announced.iter().zip(header.announced).all(|(before, now)| *before <= now);
+            header.base >= self.last && grows
+        };
+        let Some(header) = header.filter(fits) else {
             self.is_doubtful = true;
             return Ok(false);
         };
@@ -235,7 +240,11 @@ impl Scan {
         }
         let mut begin = place.offset;
         match kind {
-            Kind::Stream(stream) => self.announced[at(stream)] = Range::from_bytes(record.payload)?.end()?,
+            Kind::Stream(stream) => {
+                let range = Range::from_bytes(record.payload)?;
+                let announced = &mut self.announced[at(stream)];
+                *announced = range.end().filter(|_| range.offset >= *announced)?;
+            }
             Kind::Queued => {
                 let waiting = self.unconfirmed.take().filter(|it| it.queued == record.seq)?;
                 begin = waiting.place.offset;

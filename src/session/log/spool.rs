@@ -146,9 +146,12 @@ impl Spool {
 
     /// Unlinks the segments that lie wholly before `offset`.
     pub(super) fn release(&mut self, files: &Files, offset: u64) -> io::Result<()> {
-        while self.first < offset / self.segment_bytes {
-            files.remove(Name::spool(self.stream, self.first))?;
-            self.first += 1;
+        let first = offset / self.segment_bytes;
+        if self.first < first {
+            for number in files.numbers(Part::Spool(self.stream))?.into_iter().take_while(|number| *number < first) {
+                files.remove(Name::spool(self.stream, number))?;
+            }
+            self.first = first;
         }
         Ok(())
     }
@@ -158,7 +161,7 @@ impl Spool {
 ///
 /// `from_utf8_lossy` makes one U+FFFD of each longest valid prefix, so cutting before such a prefix, and nowhere else,
 /// gives the pieces the same text as the whole.
-fn incomplete(tail: &[u8]) -> u32 {
+pub(super) fn incomplete(tail: &[u8]) -> u32 {
     let Some(lead) = tail.iter().rposition(|byte| *byte >= 0xc0) else { return 0 };
     match std::str::from_utf8(&tail[lead..]) {
         Err(error) if error.valid_up_to() == 0 && error.error_len().is_none() => (tail.len() - lead) as u32,

@@ -103,6 +103,34 @@ fn wrong_byte_never_becomes_an_event_and_numbers_are_not_given_out_again() {
     }
 }
 
+/// Records whose sums are right and whose numbers no writer can have written.
+#[test]
+fn offsets_that_no_stream_can_have_are_damage() {
+    let header = |announced| recover::Header { segment_bytes: 4096, base: Seq(0), announced, execution_count: 0 };
+    let written = |announced, ranges: &[record::Range]| {
+        let mut bytes = header(announced).to_record().unwrap();
+        for (seq, range) in (1..).zip(ranges) {
+            let tag = record::Tag::Event(Kind::Stream(StreamName::Stdout));
+            record::encode(&mut bytes, tag, Seq(seq), None, &[&range.to_bytes()]).unwrap();
+        }
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(index(dir.path()), bytes).unwrap();
+        fs::write(dir.path().join("stdout.000000"), [b'x'; 40]).unwrap();
+        let opened = Log::open(dir.path(), LIMITS, Tail::Trusted).map(|(mut log, _, found)| {
+            log.append(&status()).unwrap();
+            found.last_seq
+        });
+        opened.map_err(|error| assert!(matches!(error, LogError::Damaged(_)), "{error}"))
+    };
+    let range = |offset, len| record::Range { offset, len };
+    assert_eq!(written([0, 0], &[range(0, 20), range(20, 20)]), Ok(Seq(2)));
+    assert_eq!(written([u64::MAX - 1, 0], &[]), Err(()));
+    for wrong in [range(10, 5), range(20, 1 << 20), range(u64::MAX - 7, 7)] {
+        let last = written([0, 0], &[range(0, 20), wrong]).unwrap();
+        assert_eq!(last, Seq(DOUBT), "{wrong:?}");
+    }
+}
+
 #[test]
 fn whole_record_that_is_wrong_makes_even_a_trusted_end_doubtful() {
     let dir = tempfile::tempdir().unwrap();
