@@ -2,8 +2,8 @@
 
 /** Where a cell stands in the log of its session. */
 export interface Remembered {
-  /** The session. */
-  id: string;
+  /** The session; null before the server has made one. */
+  id: string | null;
   /** The last event before the execution that is shown. */
   place: number;
   /** The last question of a program that was answered here. */
@@ -57,12 +57,10 @@ function parse(text: string | null): Remembered | null {
 
 function isRemembered(value: unknown): value is Remembered {
   if (typeof value !== "object" || value === null) return false;
-  const fields = { id: "", place: 0, answered: 0, pending: undefined, ...value };
-  return (
-    /^[\w.-]+$/.test(fields.id) &&
-    [fields.place, fields.answered].every(Number.isSafeInteger) &&
-    isPending(fields.pending)
-  );
+  const fields = { id: undefined, place: undefined, answered: undefined, pending: undefined, ...value };
+  const { id, place, answered, pending } = fields;
+  const isName = id === null || (typeof id === "string" && /^[\w-]+$/.test(id));
+  return isName && Number.isSafeInteger(place) && Number.isSafeInteger(answered) && isPending(pending);
 }
 
 function isPending(value: unknown): boolean {

@@ -65,15 +65,17 @@ const UNREADABLE = 1002;
 /** After this silence, in milliseconds, the server is asked for a sign of life, and after it once more the link is lost. */
 const SILENCE_MS = 25_000;
 
+function nothing(): Remembered {
+  return { id: null, place: 0, answered: 0 };
+}
+
 export class Session {
   readonly #parts: SessionParts;
   readonly #listener: SessionListener;
-  #remembered: Remembered | null;
+  #remembered: Remembered;
   /** The last event that was told to the listener. */
   #seen: number;
   #current: { id: string; over: boolean } | null = null;
-  /** What waits for a session to be created. */
-  #first: Remembered["pending"] | undefined;
   #transport: Transport | null = null;
   #link: Link = { state: "none" };
   #attempts = 0;
@@ -83,13 +85,14 @@ export class Session {
   constructor(parts: SessionParts, listener: SessionListener) {
     this.#parts = parts;
     this.#listener = listener;
-    this.#remembered = parts.memory.load();
-    this.#seen = this.#remembered?.place ?? 0;
+    this.#remembered = parts.memory.load() ?? nothing();
+    this.#seen = this.#remembered.place;
   }
 
   /** Attaches to the remembered session if there is one; returns what ends the connection, not the session. */
   start(): () => void {
-    if (this.#remembered || this.#first) this.#connect();
+    const { id, pending } = this.#remembered;
+    if (id !== null || pending) this.#connect();
     return () => this.#stop();
   }
 
@@ -97,8 +100,7 @@ export class Session {
   run(code: string): void {
     const execution = { id: this.#parts.newId(), code };
     this.#begin(execution.id);
-    if (this.#remembered) this.#keep({ pending: execution });
-    else this.#first = execution;
+    this.#keep({ pending: execution });
     if (this.#link.state === "open") this.#sendPending();
     else if (this.#link.state === "none" || this.#link.state === "closed") this.#connect();
   }
@@ -126,16 +128,15 @@ export class Session {
 
   /** Whether a question was answered from this tab. */
   answered(seq: number): boolean {
-    return seq <= (this.#remembered?.answered ?? 0);
+    return seq <= this.#remembered.answered;
   }
 
   /** Gives up the session, and ends it where it can; the next run makes another. */
   renew(): void {
     this.#send({ type: "terminate" });
     this.#stop();
-    this.#remembered = null;
+    this.#remembered = nothing();
     this.#parts.memory.save(null);
-    this.#first = undefined;
     this.#current = null;
     this.#seen = 0;
     this.#attempts = 0;
@@ -156,9 +157,9 @@ export class Session {
       return;
     }
     this.#tell({ state: "connecting" });
-    const path = this.#remembered
-      ? `/api/v1/sessions/${this.#remembered.id}/ws?after=${this.#seen}`
-      : `/api/v1/ws?language=${this.#parts.language}`;
+    const { id } = this.#remembered;
+    const path =
+      id === null ? `/api/v1/ws?language=${this.#parts.language}` : `/api/v1/sessions/${id}/ws?after=${this.#seen}`;
     this.#transport = this.#parts.connect(path, token, {
       message: (text) => this.#receive(text),
       closed: (code) => this.#closed(code),
@@ -231,11 +232,7 @@ export class Session {
 
   #onReady(session: SessionInfo): void {
     this.#attempts = 0;
-    if (this.#remembered === null) {
-      this.#remembered = { id: session.session_id, place: 0, answered: 0 };
-      this.#keep(this.#first ? { pending: this.#first } : {});
-      this.#first = undefined;
-    }
+    this.#keep({ id: session.session_id });
     this.#listener.ready(session);
     this.#tell({ state: "open" });
     this.#sendPending();
@@ -244,7 +241,7 @@ export class Session {
   #onProblem(problem: Extract<Notice, { type: "problem" }>): void {
     // The server is about to stop: what it did not take goes to the next one.
     if (problem.code === "draining") return;
-    if (problem.id !== null && problem.id === this.#remembered?.pending?.id) {
+    if (problem.id !== null && problem.id === this.#remembered.pending?.id) {
       this.#keep({}, "confirmed");
       if (this.#current?.id === problem.id) this.#current.over = true;
     }
@@ -261,7 +258,7 @@ export class Session {
   /** The execution that began last is the one to show, and what a reload shows again begins before it. */
   #follow(event: Extract<LoggedEvent, { type: "queued" | "started" | "result" }>): void {
     const isCurrent = event.id === this.#current?.id;
-    if (event.id === this.#remembered?.pending?.id) this.#keep({}, "confirmed");
+    if (event.id === this.#remembered.pending?.id) this.#keep({}, "confirmed");
     const waitsForAnother = event.type === "queued" && this.#current?.over === false && !isCurrent;
     if (!waitsForAnother) {
       if (event.type === "queued" || !isCurrent) this.#keep({ place: event.seq - 1 });
@@ -277,14 +274,13 @@ export class Session {
   }
 
   #keep(changes: Partial<Remembered>, pending?: "confirmed"): void {
-    if (this.#remembered === null) return;
     Object.assign(this.#remembered, changes);
     if (pending === "confirmed") delete this.#remembered.pending;
     this.#parts.memory.save(this.#remembered);
   }
 
   #sendPending(): void {
-    const pending = this.#remembered?.pending;
+    const { pending } = this.#remembered;
     if (pending) this.#send({ type: "execute", ...pending });
   }
 

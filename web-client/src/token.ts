@@ -4,13 +4,20 @@ import { read, write } from "./memory";
 
 const NAME = "repltool.token";
 
+/** What it needs of a window. */
+interface Page {
+  location: { hash: string; pathname: string; search: string };
+  history: { replaceState(data: unknown, unused: string, url: string): void };
+  sessionStorage: Storage;
+}
+
 /** Whether a text has the form of a token. */
 export function isToken(text: string): boolean {
   return /^[\w-]+\.[\w-]+\.[\w-]+$/.test(text);
 }
 
 /** Takes the token out of the address, so that it is in no history and no screenshot, and keeps it. Null if none is there. */
-export function takeFromAddress(page: Pick<Window, "location" | "history" | "sessionStorage">): string | null {
+export function takeFromAddress(page: Page): string | null {
   const token = new URLSearchParams(page.location.hash.slice(1)).get("token");
   if (token === null) return null;
   page.history.replaceState(null, "", page.location.pathname + page.location.search);
