@@ -18,7 +18,7 @@ export interface Memory {
   save(remembered: Remembered | null): void;
 }
 
-/** A memory under one name. Storage that is full or forbidden forgets; the page works all the same. */
+/** A memory under one name. Storage that is full forgets; the page works all the same. */
 export function memory(storage: Storage, name: string): Memory {
   return {
     load: () => parse(read(storage, name)),

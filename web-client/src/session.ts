@@ -105,9 +105,9 @@ export class Session {
     else if (this.#link.state === "none" || this.#link.state === "closed") this.#connect();
   }
 
-  /** Interrupts what runs. */
+  /** Interrupts what is shown, or cancels it if it waits. */
   interrupt(): void {
-    this.#send({ type: "interrupt" });
+    this.#send({ type: "interrupt", ...(this.#current && { id: this.#current.id }) });
   }
 
   /** Replaces the interpreter. */
@@ -170,6 +170,8 @@ export class Session {
   #closed(code: number): void {
     this.#stop();
     if (closeKind(code) === "fatal") {
+      // Only another token makes the same request succeed.
+      if (code !== UNAUTHORIZED) this.#forgetPending();
       this.#tell({ state: "closed", code });
       return;
     }
@@ -242,7 +244,7 @@ export class Session {
     // The server is about to stop: what it did not take goes to the next one.
     if (problem.code === "draining") return;
     if (problem.id !== null && problem.id === this.#remembered.pending?.id) {
-      this.#keep({}, "confirmed");
+      this.#forgetPending();
       if (this.#current?.id === problem.id) this.#current.over = true;
     }
     this.#listener.noticed(problem);
@@ -258,7 +260,7 @@ export class Session {
   /** The execution that began last is the one to show, and what a reload shows again begins before it. */
   #follow(event: Extract<LoggedEvent, { type: "queued" | "started" | "result" }>): void {
     const isCurrent = event.id === this.#current?.id;
-    if (event.id === this.#remembered.pending?.id) this.#keep({}, "confirmed");
+    if (event.id === this.#remembered.pending?.id) this.#forgetPending();
     const waitsForAnother = event.type === "queued" && this.#current?.over === false && !isCurrent;
     if (!waitsForAnother) {
       if (event.type === "queued" || !isCurrent) this.#keep({ place: event.seq - 1 });
@@ -273,10 +275,14 @@ export class Session {
     this.#listener.began(id);
   }
 
-  #keep(changes: Partial<Remembered>, pending?: "confirmed"): void {
+  #keep(changes: Partial<Remembered>): void {
     Object.assign(this.#remembered, changes);
-    if (pending === "confirmed") delete this.#remembered.pending;
     this.#parts.memory.save(this.#remembered);
+  }
+
+  #forgetPending(): void {
+    delete this.#remembered.pending;
+    this.#keep({});
   }
 
   #sendPending(): void {

@@ -28,7 +28,7 @@ export function App({ token, onToken }: Props) {
     <>
       <header class="top">
         <h1>repltool</h1>
-        <p>Python, JavaScript and Bash, each in a sandboxed session that keeps its state.</p>
+        <p>Python, JavaScript and Bash in sandboxed sessions that keep their state.</p>
         <a href="/docs">API reference</a>
       </header>
       <main>

@@ -153,6 +153,11 @@ function Toolbar({ view, model, canRun, onRun }: ToolbarProps) {
   );
 }
 
+/** 128 random bits. The browser's own UUIDs are not to be had where the page comes by plain HTTP from another machine. */
+function newId(): string {
+  return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
+}
+
 function partsOf(language: Language, token: { current: string | null }) {
   return {
     language,
@@ -164,6 +169,6 @@ function partsOf(language: Language, token: { current: string | null }) {
       return () => clearTimeout(timer);
     },
     random: Math.random,
-    newId: () => crypto.randomUUID(),
+    newId,
   };
 }

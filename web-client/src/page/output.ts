@@ -138,6 +138,7 @@ export class Output {
         block.chars += length + NODE_CHARS;
         this.#shownChars += length + NODE_CHARS;
         this.#open = block.chars < BLOCK_CHARS || (rest.charAt(length - 1) !== "\n" && block.chars < BLOCK_CHARS_MAX);
+        if (!this.#open) block.element.classList.add("full");
         rest = rest.slice(length);
       }
     }

@@ -56,8 +56,9 @@ export function linkWords(link: Link): string {
 }
 
 /** What the cell does now, in a word or two; empty if there is nothing to say. */
-export function stateWords({ execution, question }: View): string {
+export function stateWords({ execution, question, link }: View): string {
   if (execution === null) return "";
+  if (link.state === "closed" && execution.state !== "over") return "Broken off";
   if (question !== null) return "Waits for input";
   switch (execution.state) {
     case "sent":

@@ -143,6 +143,24 @@ test("a fatal code ends the attempts; a new session begins at nothing", () => {
   }
 });
 
+test("a run that the server cannot take is not sent for ever", () => {
+  const world = new World();
+  world.session.run("far too much");
+  world.ready();
+  world.end(1009);
+  world.session.start();
+  world.ready();
+  expect(world.socket.sent).toEqual([]);
+  world.session.run("less");
+  expect(world.socket.sent).toEqual([{ type: "execute", id: "e2", code: "less" }]);
+});
+
+test("an interrupt names what is shown", () => {
+  const { world } = running();
+  world.session.interrupt();
+  expect(world.socket.sent.at(-1)).toEqual({ type: "interrupt", id: "e1" });
+});
+
 test("a token that is not taken is asked for, and the session goes on with the next", () => {
   const { world } = running();
   world.end(4401);
