@@ -133,7 +133,11 @@ export class Session {
 
   /** Gives up the session, and ends it where it can; the next run makes another. */
   renew(): void {
-    this.#send({ type: "terminate" });
+    if (this.#link.state === "open") {
+      this.#send({ type: "terminate" });
+      // Left to the server to close: a socket that ends at once may take what it was told with it.
+      this.#transport = null;
+    }
     this.#stop();
     this.#remembered = nothing();
     this.#parts.memory.save(null);
@@ -160,10 +164,11 @@ export class Session {
     const { id } = this.#remembered;
     const path =
       id === null ? `/api/v1/ws?language=${this.#parts.language}` : `/api/v1/sessions/${id}/ws?after=${this.#seen}`;
-    this.#transport = this.#parts.connect(path, token, {
-      message: (text) => this.#receive(text),
-      closed: (code) => this.#closed(code),
+    const transport = this.#parts.connect(path, token, {
+      message: (text) => this.#transport === transport && this.#receive(text),
+      closed: (code) => this.#transport === transport && this.#closed(code),
     });
+    this.#transport = transport;
     this.#watch();
   }
 

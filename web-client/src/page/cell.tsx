@@ -29,6 +29,9 @@ export function Cell({ language, title, example, token, onView }: Props & { onVi
   tokenRef.current = token;
 
   useEffect(() => {
+    if (codeRef.current) codeRef.current.value = read(sessionStorage, codeName) ?? "";
+  }, [codeName]);
+  useEffect(() => {
     if (outputRef.current === null) return;
     const output = new Output(outputRef.current, (call) => requestAnimationFrame(call));
     modelRef.current = new CellModel(partsOf(language, tokenRef), output, setView);
@@ -68,7 +71,6 @@ export function Cell({ language, title, example, token, onView }: Props & { onVi
         autocapitalize="off"
         autocomplete="off"
         placeholder={example}
-        defaultValue={read(sessionStorage, codeName) ?? ""}
         onInput={(event) => write(sessionStorage, codeName, event.currentTarget.value)}
         onKeyDown={onKeyDown}
       />

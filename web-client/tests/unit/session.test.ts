@@ -161,6 +161,19 @@ test("an interrupt names what is shown", () => {
   expect(world.socket.sent.at(-1)).toEqual({ type: "interrupt", id: "e1" });
 });
 
+test("leaving a session ends it, and hears no more of it", () => {
+  const { world } = running();
+  const { socket } = world;
+  world.session.renew();
+  expect([socket.sent.at(-1), socket.closed]).toEqual([{ type: "terminate" }, false]);
+  const told = world.told.length;
+  socket.listener.message('{"type":"pong","id":"p"}');
+  socket.listener.closed(1000);
+  expect([world.link, world.told.length]).toEqual([{ state: "none" }, told]);
+  world.session.run("again");
+  expect(world.socket.path).toBe("/api/v1/ws?language=python");
+});
+
 test("a token that is not taken is asked for, and the session goes on with the next", () => {
   const { world } = running();
   world.end(4401);
