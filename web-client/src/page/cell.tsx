@@ -1,13 +1,12 @@
-import { useEffect, useRef, useState } from "preact/hooks";
-import { memory, read, write } from "../memory";
+import { useEffect, useRef } from "preact/hooks";
 import type { Language } from "../protocol";
 import { UNAUTHORIZED } from "../session";
-import { connect } from "../transport";
+import { CodeField } from "./code";
 import { InputForm } from "./input";
-import { CellModel } from "./model";
+import type { CellModel } from "./model";
 import { OutcomeView } from "./outcome";
-import { Output } from "./output";
-import { EMPTY, isBusy, type View } from "./view";
+import { useModel } from "./use_model";
+import { isBusy, type View } from "./view";
 import { isGone, linkWords, stateWords } from "./words";
 
 interface Props {
@@ -16,65 +15,31 @@ interface Props {
   /** Shown in an empty cell. */
   example: string;
   token: string | null;
+  /** Told of every new view. */
+  onView: (view: View) => void;
 }
 
 /** A place for code, what it prints, and how it ended; behind it a session of its own. */
-export function Cell({ language, title, example, token, onView }: Props & { onView: (view: View) => void }) {
-  const [view, setView] = useState(EMPTY);
+export function Cell({ language, title, example, token, onView }: Props) {
   const outputRef = useRef<HTMLDivElement>(null);
   const codeRef = useRef<HTMLTextAreaElement>(null);
-  const tokenRef = useRef(token);
-  const modelRef = useRef<CellModel | null>(null);
-  const codeName = `repltool.code.${language}`;
-  tokenRef.current = token;
-
-  useEffect(() => {
-    if (codeRef.current) codeRef.current.value = read(sessionStorage, codeName) ?? "";
-  }, [codeName]);
-  useEffect(() => {
-    if (outputRef.current === null) return;
-    const output = new Output(outputRef.current, (call) => requestAnimationFrame(call));
-    modelRef.current = new CellModel(partsOf(language, tokenRef), output, setView);
-    return modelRef.current.start();
-  }, [language]);
-  useEffect(() => {
-    if (token !== null) modelRef.current?.newToken();
-  }, [token]);
+  const { view, model } = useModel(language, token, outputRef);
   useEffect(() => onView(view), [view, onView]);
 
   const busy = isBusy(view);
   const canRun = token !== null && !busy && view.link.state !== "closed";
   const run = () => {
     const code = codeRef.current?.value ?? "";
-    if (canRun && code.trim() !== "") modelRef.current?.run(code);
+    if (canRun && code.trim() !== "") model?.run(code);
   };
-  const onKeyDown = (event: KeyboardEvent) => {
-    if (event.key !== "Enter" || !(event.shiftKey || event.ctrlKey || event.metaKey)) return;
-    event.preventDefault();
-    run();
-  };
-
   return (
     <section class="cell" aria-label={title} data-language={language}>
       <header>
         <h2>{title}</h2>
-        <LinkView view={view} model={modelRef.current} />
+        <LinkView view={view} model={model} />
       </header>
-      <label class="hidden" for={`code-${language}`}>
-        {title} code; Shift-Enter runs it
-      </label>
-      <textarea
-        id={`code-${language}`}
-        ref={codeRef}
-        rows={4}
-        spellcheck={false}
-        autocapitalize="off"
-        autocomplete="off"
-        placeholder={example}
-        onInput={(event) => write(sessionStorage, codeName, event.currentTarget.value)}
-        onKeyDown={onKeyDown}
-      />
-      <Toolbar view={view} model={modelRef.current} canRun={canRun} onRun={run} />
+      <CodeField language={language} title={title} example={example} field={codeRef} onRun={run} />
+      <Toolbar view={view} model={model} canRun={canRun} onRun={run} />
       {view.refusal !== null && (
         <p class="refusal" role="alert">
           Not done: {view.refusal}
@@ -94,8 +59,8 @@ export function Cell({ language, title, example, token, onView }: Props & { onVi
           key={view.question?.seq ?? 0}
           question={view.question}
           disabled={view.link.state !== "open"}
-          onAnswer={(text) => modelRef.current?.answer(text)}
-          onEnd={() => modelRef.current?.endOfInput()}
+          onAnswer={(text) => model?.answer(text)}
+          onEnd={() => model?.endOfInput()}
         />
       )}
       {view.execution && <OutcomeView execution={view.execution} />}
@@ -153,24 +118,4 @@ function Toolbar({ view, model, canRun, onRun }: ToolbarProps) {
       </span>
     </div>
   );
-}
-
-/** 128 random bits. The browser's own UUIDs are not to be had where the page comes by plain HTTP from another machine. */
-function newId(): string {
-  return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
-}
-
-function partsOf(language: Language, token: { current: string | null }) {
-  return {
-    language,
-    memory: memory(sessionStorage, `repltool.session.${language}`),
-    connect,
-    token: () => token.current,
-    after: (ms: number, call: () => void) => {
-      const timer = setTimeout(call, ms);
-      return () => clearTimeout(timer);
-    },
-    random: Math.random,
-    newId,
-  };
 }

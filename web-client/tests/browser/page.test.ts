@@ -99,3 +99,8 @@ test("the page is dark where that is preferred", async ({ page }) => {
   await page.emulateMedia({ colorScheme: "dark" });
   expect([light, await ground()]).toEqual(["rgb(246, 247, 249)", "rgb(20, 24, 30)"]);
 });
+
+test("the description of the API can be browsed", async ({ page }) => {
+  await page.getByRole("link", { name: "API reference" }).click();
+  await page.getByText("/api/v1/sessions/{id}/execute").first().waitFor();
+});

@@ -103,7 +103,8 @@ export class Server {
 
   async #serve(listen: string): Promise<void> {
     const child = spawn(BINARY, ["serve", "--listen", listen, "--data-dir", this.#data], {
-      env: { ...process.env, ...this.#settings },
+      // What still runs at the end of a test is not waited for.
+      env: { ...process.env, REPLTOOL_EDGE__DRAIN_S: "1", ...this.#settings },
       stdio: ["ignore", "pipe", "pipe"],
     });
     this.#process = child;
