@@ -98,6 +98,7 @@ const SHAPES: Readonly<Record<ServerFrame["type"], Check>> = {
   }),
   ready: has({ session: isSession, last_seq: isCount }),
   reply: has({ id: isText }),
+  authenticated: has({ id: isText, expires_at: isText }),
   pong: has({ id: isText }),
   gap: has({ from: isCount, to: isCount }),
   problem: has({

@@ -96,6 +96,12 @@ export class Session {
     return () => this.#stop();
   }
 
+  /** Tells the server of another token, or connects with it if the last one was not taken. */
+  newToken(token: string): void {
+    if (this.#link.state === "open") this.#send({ type: "auth", token });
+    else if (this.#link.state === "closed" && this.#link.code === UNAUTHORIZED) this.#connect();
+  }
+
   /** Runs code, in a new session if there is none; waits for the connection if need be. */
   run(code: string): void {
     const execution = { id: this.#parts.newId(), code };
@@ -230,6 +236,7 @@ export class Session {
         this.#onProblem(notice);
         break;
       case "reply":
+      case "authenticated":
       case "pong":
         break;
       default:

@@ -1,7 +1,7 @@
 /** One cell: its session, its output, and what else it shows. */
 
 import type { LoggedEvent, Notice, Session as SessionInfo } from "../protocol";
-import { type Link, Session, type SessionListener, type SessionParts, UNAUTHORIZED } from "../session";
+import { type Link, Session, type SessionListener, type SessionParts } from "../session";
 import type { Output } from "./output";
 import { afterBegin, afterEvent, afterProblem, EMPTY, type View } from "./view";
 import { statusWords } from "./words";
@@ -25,9 +25,8 @@ export class CellModel implements SessionListener {
   }
 
   /** There is another token. */
-  newToken(): void {
-    const { link } = this.#view;
-    if (link.state === "closed" && link.code === UNAUTHORIZED) this.#session.start();
+  newToken(token: string): void {
+    this.#session.newToken(token);
   }
 
   reconnect(): void {

@@ -26,7 +26,7 @@ export function useModel(
     return made.start();
   }, [language, outputRef]);
   useEffect(() => {
-    if (token !== null) model?.newToken();
+    if (token !== null) model?.newToken(token);
   }, [token, model]);
   return { view, model };
 }

@@ -179,12 +179,20 @@ test("a token that is not taken is asked for, and the session goes on with the n
   world.end(4401);
   expect(world.link).toEqual({ state: "closed", code: 4401 });
   world.token = "d.e.f";
-  world.session.start();
+  world.session.newToken("d.e.f");
   expect(world.socket).toMatchObject({ path: "/api/v1/sessions/s1/ws?after=3", token: "d.e.f" });
   world.token = null;
   world.load();
   expect(world.link).toEqual({ state: "closed", code: 4401 });
   expect(world.sockets).toHaveLength(2);
+});
+
+test("a token that comes in time is told on the open socket", () => {
+  const { world } = running();
+  world.session.newToken("d.e.f");
+  expect(world.socket.sent.at(-1)).toEqual({ type: "auth", token: "d.e.f" });
+  world.say({ type: "authenticated", id: "a1", expires_at: "2026-04-08T11:30:00.000Z" });
+  expect([world.link, world.sockets.length]).toEqual([{ state: "open" }, 1]);
 });
 
 test("a silent connection is asked for a sign of life, then given up", () => {
