@@ -27,6 +27,8 @@ export type Language = "python" | "javascript" | "bash";
 
 interface Fixtures {
   settings: Record<string, string>;
+  /** What a page did that a well-behaved one does not do. */
+  faults: string[];
   server: Server;
   browser: Browser;
   /** Console messages that a test provokes on purpose. */
@@ -37,9 +39,16 @@ interface Fixtures {
 export const test = base.extend<Fixtures>({
   settings: {},
   expected: { patterns: [] },
-  server: async ({ settings }, use) => {
+  // Asked for by the server, so that it is the last to be torn down: whatever it finds, nothing is left running.
+  faults: async ({ expected }, use) => {
+    const faults: string[] = [];
+    await use(faults);
+    expect(faults.filter((fault) => !expected.patterns.some((pattern) => pattern.test(fault)))).toEqual([]);
+  },
+  server: async ({ settings, faults: _ }, use) => {
     const server = await Server.start(settings);
-    await use(server).finally(() => server.remove());
+    await use(server);
+    await server.remove();
   },
   browser: [
     // biome-ignore lint/correctness/noEmptyPattern: the form that a fixture without others has
@@ -47,25 +56,28 @@ export const test = base.extend<Fixtures>({
       const folder = await mkdtemp(join(tmpdir(), "repltool-browser-"));
       const env = { ...process.env, TMPDIR: folder, HOME: folder };
       const browser = await chromium.launch({ executablePath: "/usr/bin/chromium", args: ARGUMENTS, env });
-      await use(browser).finally(() => browser.close());
+      await use(browser);
+      await browser.close();
       await rm(folder, { recursive: true, force: true });
     },
     { scope: "worker" },
   ],
-  page: async ({ browser, server, expected }, use) => {
+  page: async ({ browser, server, faults }, use) => {
     const context = await browser.newContext();
     context.setDefaultTimeout(PATIENCE_MS);
-    const faults = watch(context, server);
-    const page = await context.newPage();
-    await page.goto(server.link);
-    await use(page).finally(() => context.close());
-    expect(faults.filter((fault) => !expected.patterns.some((pattern) => pattern.test(fault)))).toEqual([]);
+    watch(context, server, faults);
+    try {
+      const page = await context.newPage();
+      await page.goto(server.link);
+      await use(page);
+    } finally {
+      await context.close().catch((error) => faults.push(`not closed: ${error}`));
+    }
   },
 });
 
 /** Notes whatever a well-behaved page does not do. */
-function watch(context: BrowserContext, server: Server): string[] {
-  const faults: string[] = [];
+function watch(context: BrowserContext, server: Server, faults: string[]): void {
   const { host } = new URL(server.url);
   const look = (url: string) => {
     const { protocol, host: asked } = new URL(url);
@@ -77,7 +89,6 @@ function watch(context: BrowserContext, server: Server): string[] {
     if (message.type() === "error" || message.type() === "warning") faults.push(message.text());
   });
   context.on("page", (page) => page.on("websocket", (socket) => look(socket.url())));
-  return faults;
 }
 
 /** The cell of a language. */
