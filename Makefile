@@ -17,7 +17,13 @@ ifdef CARGO_TARGET_DIR
 BIN := $(CARGO_TARGET_DIR)/release/repltool
 endif
 
-.PHONY: serve build test lint bench fuzz setup
+.PHONY: serve build test lint bench fuzz setup web
+
+# The web page's sources, and the packages that it is built and tested with.
+WEB := web-client
+WEB_SOURCES := $(wildcard $(WEB)/*.json $(WEB)/*.ts $(WEB)/*.html) $(shell find $(WEB)/src $(WEB)/public $(WEB)/docs 2>/dev/null)
+WEB_PACKAGES := $(WEB)/node_modules/.package-lock.json
+NPM := cd $(WEB) && ../scripts/node.sh npm
 
 # Starts a server on 127.0.0.1:8000 and prints how to reach it. ARGS are passed on: make serve ARGS="--listen 127.0.0.1:9000"
 serve: build
@@ -27,8 +33,18 @@ serve: build
 build: setup
 	@$(MAKE) --no-print-directory compile
 
+# Leaves web-client/dist, which the binary takes in.
+web: $(WEB)/dist/index.html
+
+$(WEB)/dist/index.html: $(WEB_PACKAGES) $(WEB_SOURCES)
+	$(NPM) run --silent build
+
+$(WEB_PACKAGES): $(WEB)/package-lock.json
+	$(NPM) ci
+	@touch $@
+
 .PHONY: compile
-compile:
+compile: web
 	cargo build --locked --release
 ifdef CARGO_TARGET_DIR
 	@mkdir -p target/release
@@ -50,11 +66,14 @@ check:
 	$(PYTHON) -B scripts/readme.py --binary $(BIN)
 	$(PYTHON) -B scripts/cases.py --binary $(BIN)
 	scripts/fuzz.sh
+	$(NPM) run --silent test
+	REPLTOOL_BIN=$(abspath $(BIN)) && export REPLTOOL_BIN && $(NPM) run --silent test:browser
 
-lint:
+lint: $(WEB_PACKAGES)
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets --features repltool/fuzzing -- -D warnings
 	cargo fmt --manifest-path fuzz/Cargo.toml --check
+	$(NPM) run --silent lint
 
 bench: build
 	scripts/bench_limits.py --binary $(BIN)

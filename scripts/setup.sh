@@ -29,6 +29,8 @@ need python3 test -x /usr/bin/python3
 need python3-venv /usr/bin/python3 -c 'import ensurepip, venv'
 # Any Node of at least 18 serves; the distribution's is taken where there is none.
 need nodejs sh -c 'for node in /usr/bin/node /usr/bin/nodejs /usr/local/bin/node; do [ -x "$node" ] && exit 0; done; exit 1'
+# The web page is tested in it.
+need chromium test -x /usr/bin/chromium
 # Rich output is tested with the packages that people use.
 need python3-numpy /usr/bin/python3 -c 'import numpy'
 need python3-pandas /usr/bin/python3 -c 'import pandas'

@@ -108,7 +108,7 @@ impl Layers {
         if !rest.contains("__") && rest != "DATA_DIR" {
             return;
         }
-        let origin = Origin::Environment(cut(format!("{PREFIX}{}", rest.escape_debug())));
+        let origin = Origin::Environment(cut(format!("{PREFIX}{rest}")));
         let key = rest.to_lowercase().replace("__", ".");
         if rest.contains(char::is_lowercase) {
             // Two spellings of one name would be two values of one key, in no order.
