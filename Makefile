@@ -47,6 +47,7 @@ check:
 	$(PYTHON) -B scripts/driver_tests.py tests/driver/python
 	$(PYTHON) -B scripts/driver_tests.py tests/driver/javascript
 	$(PYTHON) -B scripts/driver_tests.py tests/driver/bash
+	$(PYTHON) -B scripts/api_tests.py --binary $(BIN)
 	$(PYTHON) -B scripts/cases.py --binary $(BIN)
 
 lint:

@@ -10,6 +10,7 @@ pub mod event;
 pub mod files;
 pub mod frame;
 pub mod ids;
+pub mod openapi;
 pub mod query;
 pub mod rest;
 pub mod schema;

@@ -12,7 +12,7 @@ use super::auth::{self, AuthError, Principal, Scope};
 use super::problem::Fault;
 use super::query::Query;
 use super::respond::{self, Answer};
-use super::{Connection, Shared, files, rest, upgrade};
+use super::{Connection, Shared, assets, files, rest, upgrade};
 use crate::session::SessionHandle;
 
 /// What can be asked for.
@@ -20,6 +20,8 @@ use crate::session::SessionHandle;
 pub(super) enum Endpoint {
     Healthy,
     Ready,
+    Description,
+    Page,
     CreateSession,
     ListSessions,
     GetSession,
@@ -59,9 +61,13 @@ const FILE: &[Route] = &[
     (Method::DELETE, Endpoint::RemoveFile, Access::Scope(Scope::Execute)),
 ];
 
+/// What can be done with a file of the web page.
+const PAGE: &[Route] = &[(Method::GET, Endpoint::Page, Access::Public)];
+
 static ROUTES: &[(&str, &[Route])] = &[
     ("/healthz", &[(Method::GET, Endpoint::Healthy, Access::Public)]),
     ("/readyz", &[(Method::GET, Endpoint::Ready, Access::Public)]),
+    ("/api/v1/openapi.json", &[(Method::GET, Endpoint::Description, Access::Public)]),
     (
         "/api/v1/sessions",
         &[
@@ -110,6 +116,9 @@ impl Routes {
         let mut router = matchit::Router::new();
         for (path, routes) in ROUTES {
             router.insert(*path, *routes).expect("the paths of the table differ");
+        }
+        for path in assets::paths() {
+            router.insert(path, PAGE).expect("files of the page lie beside the paths of the table");
         }
         Self(router)
     }
@@ -186,7 +195,7 @@ async fn route(connection: Arc<Connection>, request: Request<Incoming>) -> Resul
     let (endpoint, access, names) = shared.routes.find(request.method(), path)?;
     let (id, file) = (names.id.to_owned(), names.file.to_owned());
     let scope = match access {
-        Access::Public => return public(shared, endpoint),
+        Access::Public => return public(shared, endpoint, &request),
         Access::Scope(scope) => scope,
         Access::Handshake(scope) => {
             let wanted = if endpoint == Endpoint::Attach { upgrade::Wanted::Session(id) } else { upgrade::Wanted::New };
@@ -213,6 +222,7 @@ async fn route(connection: Arc<Connection>, request: Request<Incoming>) -> Resul
         Endpoint::WriteFile => files::write(call, &id, &file).await,
         Endpoint::RemoveFile => files::remove(&call, &id, &file).await,
         Endpoint::Healthy | Endpoint::Ready | Endpoint::Attach | Endpoint::CreateAndAttach => Err(Fault::not_found()),
+        Endpoint::Description | Endpoint::Page => Err(Fault::not_found()),
     }
 }
 
@@ -240,9 +250,12 @@ pub(super) fn require(principal: &Principal, scope: Scope) -> Result<(), Fault> 
     Err(Fault::new(ProblemCode::Forbidden, format!("the token lacks the scope {}", scope.name())))
 }
 
-fn public(shared: &Shared, endpoint: Endpoint) -> Result<Answer, Fault> {
-    if endpoint == Endpoint::Healthy {
-        return respond::json(StatusCode::OK, &serde_json::json!({ "status": "ok" }));
+fn public<B>(shared: &Shared, endpoint: Endpoint, request: &Request<B>) -> Result<Answer, Fault> {
+    match endpoint {
+        Endpoint::Healthy => return respond::json(StatusCode::OK, &serde_json::json!({ "status": "ok" })),
+        Endpoint::Description => return assets::description(request.headers()),
+        Endpoint::Page => return assets::page(request.uri().path(), request.headers()),
+        _ => {}
     }
     if shared.drain.is_cancelled() {
         return Err(Fault::new(ProblemCode::Draining, "the server is about to stop"));
@@ -260,6 +273,9 @@ fn allowed(routes: &[Route]) -> String {
     }
     names.join(", ")
 }
+
+#[cfg(test)]
+mod described;
 
 #[cfg(test)]
 mod tests {
@@ -301,7 +317,7 @@ mod tests {
     #[test]
     fn unknown_paths_are_not_found() {
         for path in [
-            "/",
+            "/api/v1/",
             "/api/v1/sessions/",
             "/api/v1/sessions//execute",
             "/api/v1/sessions/a/b/execute",
