@@ -64,6 +64,7 @@ check:
 	$(PYTHON) -B scripts/driver_tests.py tests/driver/javascript
 	$(PYTHON) -B scripts/driver_tests.py tests/driver/bash
 	$(PYTHON) -B scripts/readme.py --binary $(BIN)
+	$(PYTHON) -B scripts/api_tests.py --binary $(BIN)
 	$(PYTHON) -B scripts/cases.py --binary $(BIN)
 	scripts/fuzz.sh
 	$(NPM) run --silent test

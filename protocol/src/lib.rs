@@ -12,6 +12,7 @@ pub mod files;
 pub mod frame;
 pub mod ids;
 pub mod me;
+pub mod openapi;
 pub mod query;
 pub mod rest;
 pub mod schema;

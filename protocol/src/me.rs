@@ -2,9 +2,10 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use ts_rs::TS;
 
 /// Body of `GET /me`: the caller.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
 pub struct Me {
     /// Claim `sub` of the token: the owner of what it creates.
     pub subject: String,
@@ -19,7 +20,7 @@ pub struct Me {
 }
 
 /// What a subject may have.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
 pub struct MeLimits {
     /// Sessions at once.
     pub sessions: u64,
@@ -32,7 +33,7 @@ pub struct MeLimits {
 }
 
 /// What a subject has.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
 pub struct MeUsage {
     /// Sessions, also those that have ended and can still be read.
     pub sessions: u64,

@@ -82,6 +82,7 @@ impl Default for ResourceLimits {
 
 /// Body of `POST /sessions`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
+#[schemars(transform = crate::schema::bounds_of_session)]
 #[serde(deny_unknown_fields)]
 pub struct SessionConfig {
     /// Programming language.
@@ -308,6 +309,7 @@ pub struct InterruptRequest {
 
 /// Body of `POST /sessions/{id}/stdin`. One of the two fields is needed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
+#[schemars(transform = crate::schema::bounds_of_input)]
 #[serde(deny_unknown_fields)]
 pub struct StdinRequest {
     /// What the program that runs is to read; lines end with `\n`.

@@ -1,6 +1,8 @@
 //! JSON Schema of everything that travels, for clients in other languages.
 
-use schemars::{JsonSchema, schema_for};
+use schemars::generate::SchemaSettings;
+use schemars::{JsonSchema, Schema, schema_for};
+use serde_json::{Value, json};
 
 /// Everything a client can meet, gathered so that one schema document names it all.
 #[derive(JsonSchema)]
@@ -30,4 +32,38 @@ pub fn document() -> String {
     let mut text = serde_json::to_string_pretty(&schema_for!(Wire)).unwrap_or_default();
     text.push('\n');
     text
+}
+
+/// The schema of each type, for a document that has them at `place`, a JSON pointer.
+pub(crate) fn definitions(place: &'static str) -> Value {
+    let settings = SchemaSettings::draft2020_12().with(|settings| settings.definitions_path = place.into());
+    let root = settings.into_generator().into_root_schema_for::<Wire>();
+    root.pointer(place).cloned().unwrap_or_default()
+}
+
+/// A path that does not begin outside the session's directory; it may still lead out of it further on.
+const DIRECTORY: &str = r"^(?!(/workspace)?/*(\.{1,2}/+)*\.\.(/|$))(/workspace(/+[^/\u0000]{1,255})*|[^/\u0000]{1,255}(/+[^/\u0000]{1,255})*)/*$";
+
+/// What holds of a session to be created beyond its types.
+pub(crate) fn bounds_of_session(schema: &mut Schema) {
+    let Some(fields) = schema.get_mut("properties") else { return };
+    let environment = &mut fields["environment"];
+    environment["maxProperties"] = 100.into();
+    environment["propertyNames"] = json!({ "pattern": "^[A-Za-z_][A-Za-z0-9_]*$" });
+    environment["additionalProperties"]["pattern"] = "^[^\\u0000]*$".into();
+    let directory = &mut fields["working_directory"];
+    directory["maxLength"] = 1024.into();
+    directory["pattern"] = DIRECTORY.into();
+    // Less memory than this does not start the interpreter.
+    let language = |name: &str| json!({ "properties": { "language": { "const": name } } });
+    let memory = |mib: u64| json!({ "properties": { "resource_limits": { "properties": { "max_memory_mb": { "minimum": mib } } } } });
+    schema.insert("if".into(), language("javascript"));
+    schema.insert("then".into(), memory(64));
+    schema.insert("else".into(), json!({ "if": language("python"), "then": memory(32) }));
+}
+
+/// Of the two fields of an input one is needed.
+pub(crate) fn bounds_of_input(schema: &mut Schema) {
+    schema.insert("if".into(), json!({ "properties": { "eof": { "const": true } }, "required": ["eof"] }));
+    schema.insert("else".into(), json!({ "properties": { "data": { "type": "string" } }, "required": ["data"] }));
 }

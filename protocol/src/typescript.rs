@@ -23,6 +23,9 @@ pub fn module() -> String {
     module.visit::<rest::SessionList>();
     module.visit::<rest::ExecutionRequest>();
     module.visit::<rest::ExecutionResult>();
+    module.visit::<rest::OneShotRequest>();
+    module.visit::<rest::Capabilities>();
+    module.visit::<crate::me::Me>();
     module.visit::<rest::History>();
     module.visit::<rest::InterruptRequest>();
     module.visit::<rest::StdinRequest>();

@@ -2,7 +2,7 @@
 //! file is an open descriptor; how one is opened or put in its place is the session's affair.
 
 mod body;
-mod conditions;
+pub(super) mod conditions;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod list;

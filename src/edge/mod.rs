@@ -9,6 +9,7 @@
 //! Draining is one token: nothing is accepted any more, sockets close with 1001, idle connections at once, and requests
 //! that run have [`EdgeConfig::drain`] to end.
 
+mod assets;
 pub mod auth;
 mod body;
 pub mod capabilities;

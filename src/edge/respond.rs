@@ -86,13 +86,13 @@ pub(super) fn problem(fault: &Fault, request_id: &str) -> Answer {
     answer
 }
 
-/// Adds what every answer has.
+/// Adds what every answer has. What may be kept by caches says so itself.
 pub(super) fn finish(answer: &mut Answer, request_id: &str) {
     let headers = answer.headers_mut();
     if let Ok(value) = HeaderValue::from_str(request_id) {
         headers.insert(REQUEST_ID, value);
     }
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
 }
 

@@ -14,7 +14,7 @@ use super::problem::Fault;
 use super::query::Query;
 use super::received::RequestBody;
 use super::respond::{self, Answer};
-use super::{Connection, Shared, capabilities, files, me, one_shot, rest, upgrade};
+use super::{Connection, Shared, assets, capabilities, files, me, one_shot, rest, upgrade};
 use crate::session::SessionHandle;
 
 /// What can be asked for.
@@ -22,6 +22,8 @@ use crate::session::SessionHandle;
 pub(super) enum Endpoint {
     Healthy,
     Ready,
+    Description,
+    Page,
     CreateSession,
     ListSessions,
     GetSession,
@@ -66,9 +68,13 @@ const FILE: &[Route] = &[
     (Method::DELETE, Endpoint::RemoveFile, Access::Scope(Scope::Execute)),
 ];
 
+/// What can be done with a file of the web page.
+const PAGE: &[Route] = &[(Method::GET, Endpoint::Page, Access::Public)];
+
 static ROUTES: &[(&str, &[Route])] = &[
     ("/healthz", &[(Method::GET, Endpoint::Healthy, Access::Public)]),
     ("/readyz", &[(Method::GET, Endpoint::Ready, Access::Public)]),
+    ("/api/v1/openapi.json", &[(Method::GET, Endpoint::Description, Access::Public)]),
     (
         "/api/v1/sessions",
         &[
@@ -120,6 +126,9 @@ impl Routes {
         let mut router = matchit::Router::new();
         for (path, routes) in ROUTES {
             router.insert(*path, *routes).expect("the paths of the table differ");
+        }
+        for path in assets::paths() {
+            router.insert(path, PAGE).expect("files of the page lie beside the paths of the table");
         }
         Self(router)
     }
@@ -214,7 +223,7 @@ async fn route(connection: Arc<Connection>, request: Request<RequestBody>, visit
     let (endpoint, access, names) = shared.routes.find(request.method(), path)?;
     let (id, file) = (names.id.to_owned(), names.file.to_owned());
     let scope = match access {
-        Access::Public => return public(shared, endpoint),
+        Access::Public => return public(shared, endpoint, &request),
         Access::Token => None,
         Access::Scope(scope) => Some(scope),
         Access::Handshake(scope) => {
@@ -245,6 +254,7 @@ async fn route(connection: Arc<Connection>, request: Request<RequestBody>, visit
         Endpoint::Capabilities => capabilities::get(&call),
         Endpoint::Me => me::me(&call, visit.standing()),
         Endpoint::Healthy | Endpoint::Ready | Endpoint::Attach | Endpoint::CreateAndAttach => Err(Fault::not_found()),
+        Endpoint::Description | Endpoint::Page => Err(Fault::not_found()),
     }
 }
 
@@ -296,9 +306,12 @@ pub(super) fn require(principal: &Principal, scope: Scope) -> Result<(), Fault> 
     Err(Fault::new(ProblemCode::Forbidden, format!("the token lacks the scope {}", scope.name())))
 }
 
-fn public(shared: &Shared, endpoint: Endpoint) -> Result<Answer, Fault> {
-    if endpoint == Endpoint::Healthy {
-        return respond::json(StatusCode::OK, &serde_json::json!({ "status": "ok" }));
+fn public<B>(shared: &Shared, endpoint: Endpoint, request: &Request<B>) -> Result<Answer, Fault> {
+    match endpoint {
+        Endpoint::Healthy => return respond::json(StatusCode::OK, &serde_json::json!({ "status": "ok" })),
+        Endpoint::Description => return assets::description(request.headers()),
+        Endpoint::Page => return assets::page(request.uri().path(), request.headers()),
+        _ => {}
     }
     if shared.drain.is_cancelled() {
         return Err(Fault::new(ProblemCode::Draining, "the server is about to stop"));
@@ -317,6 +330,9 @@ fn allowed(routes: &[Route]) -> String {
     names.push("OPTIONS");
     names.join(", ")
 }
+
+#[cfg(test)]
+mod described;
 
 #[cfg(test)]
 mod tests {
@@ -358,7 +374,7 @@ mod tests {
     #[test]
     fn unknown_paths_are_not_found() {
         for path in [
-            "/",
+            "/api/v1/",
             "/api/v1/sessions/",
             "/api/v1/sessions//execute",
             "/api/v1/sessions/a/b/execute",

@@ -11,6 +11,8 @@ use crate::session::{Input, Query};
 
 /// The longest `working_directory`.
 const MAX_DIRECTORY_BYTES: usize = 1024;
+/// The longest name in it.
+const MAX_NAME_BYTES: usize = 255;
 /// Where a session's own directory is, as its program sees it.
 const WORKSPACE: &str = "/workspace";
 
@@ -145,6 +147,10 @@ fn directory(path: &str) -> Result<(), Fault> {
         match part {
             "" | "." => {}
             ".." => depth = depth.checked_sub(1).ok_or_else(outside)?,
+            name if name.len() > MAX_NAME_BYTES => {
+                let message = format!("a name has at most {MAX_NAME_BYTES} bytes");
+                return Err(Fault::field("working_directory", message));
+            }
             _ => depth += 1,
         }
     }
@@ -217,7 +223,7 @@ mod tests {
         for path in ["a", "a/b", "./a", "a/../b", ".", "/workspace", "/workspace/a", "/workspace/a/..", "a//b", "é"] {
             assert_eq!(directory(path), Ok(()), "{path}");
         }
-        let long = "a".repeat(1025);
+        let (long, name) = ("a/".repeat(513), "a".repeat(256));
         for path in [
             "",
             "..",
@@ -234,6 +240,7 @@ mod tests {
             "//workspace",
             "a\0b",
             &long,
+            &name,
         ] {
             assert_eq!(refused(directory(path)), "working_directory", "{path:?}");
         }

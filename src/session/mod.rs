@@ -359,10 +359,23 @@ fn create_request(identity: &Identity, config: &SessionConfig) -> Create {
         },
         mode: identity.sandbox_mode,
         environment: config.environment.iter().map(|(name, value)| (name.clone(), value.clone())).collect(),
-        working_directory: config.working_directory.clone(),
+        working_directory: config.working_directory.as_deref().map(below_workspace),
         memory_bytes: identity.limits.max_memory_mb << 20,
         cpu_seconds,
     }
+}
+
+/// The same directory as names below the session's own one. That the path leads to such a one has been checked.
+fn below_workspace(path: &str) -> String {
+    let mut names = Vec::new();
+    for part in path.strip_prefix("/workspace").unwrap_or(path).split('/') {
+        match part {
+            "" | "." => {}
+            ".." => drop(names.pop()),
+            name => names.push(name),
+        }
+    }
+    names.join("/")
 }
 
 /// RFC 3339 in UTC with milliseconds.

@@ -58,6 +58,29 @@ async fn a_sessions_own_variables_and_directory_reach_it_in_every_language_and_s
 }
 
 #[tokio::test]
+async fn a_directory_of_the_session_may_be_written_in_any_way() {
+    let server = Server::start().await;
+    let client = server.client();
+    let long = format!("{}/{}", "n".repeat(255), "é".repeat(100));
+    for (written, directory) in [
+        ("/workspace", "/workspace"),
+        ("/workspace/", "/workspace"),
+        (".", "/workspace"),
+        ("a/..", "/workspace"),
+        ("/workspace/a/b", "/workspace/a/b"),
+        ("/workspace//a/./b/", "/workspace/a/b"),
+        ("./a", "/workspace/a"),
+        ("a/../b", "/workspace/b"),
+        ("workspace/é", "/workspace/workspace/é"),
+        (&long, &format!("/workspace/{long}")),
+    ] {
+        let id = session(&client, "bash", json!({"working_directory": written})).await;
+        assert_eq!(run(&client, &id, "pwd").await.output, format!("{directory}\n"), "{written}");
+        client.delete(&id).await.expect("the session ends");
+    }
+}
+
+#[tokio::test]
 async fn addresses_and_hashes_differ_from_session_to_session() {
     let server = Server::start().await;
     let client = server.client();

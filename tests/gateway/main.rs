@@ -53,6 +53,9 @@ mod rates;
 /// Web pages: their origin, the host they believe to speak to, the token that they cannot put into a header.
 mod pages;
 
+/// The web page, the pages that show the API, and the description of the API.
+mod static_files;
+
 /// HTTP in all its forms: methods, bodies, fields, refusals, and what every answer has.
 mod http;
 

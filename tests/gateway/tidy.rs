@@ -59,6 +59,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("http_body_util", &["edge", "client"]),
     ("tokio_tungstenite", &["edge", "client"]),
     ("matchit", &["edge"]),
+    ("rust_embed", &["edge"]),
     ("jsonwebtoken", &["edge"]),
     ("libc", &["sandbox"]),
     ("libseccomp", &["sandbox"]),

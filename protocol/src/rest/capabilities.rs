@@ -4,6 +4,7 @@ use std::ops::RangeInclusive;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use ts_rs::TS;
 
 use super::{DEFAULT_TIMEOUT_MS, Language, ResourceLimits, SandboxMode, TIMEOUT_MS};
 
@@ -19,7 +20,7 @@ impl ResourceLimits {
 }
 
 /// Body of `GET /capabilities`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
 pub struct Capabilities {
     /// Version of the server.
     pub version: String,
@@ -34,7 +35,7 @@ pub struct Capabilities {
 }
 
 /// A language that sessions can have.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
 pub struct LanguageSupport {
     /// Its name.
     pub name: Language,
@@ -49,7 +50,7 @@ pub struct LanguageSupport {
 }
 
 /// The sandbox as it was found when the server started.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
 pub struct SandboxSupport {
     /// `A`: every wall stands, and Linux holds memory and processes of a session together. `B`: every wall stands, the
     /// server watches the memory.
@@ -61,7 +62,7 @@ pub struct SandboxSupport {
 }
 
 /// One layer of the sandbox.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
 pub struct SandboxLayer {
     /// As `repltool doctor` names it, for example `seccomp`.
     pub name: String,
@@ -70,7 +71,7 @@ pub struct SandboxLayer {
 }
 
 /// A level that sessions can have.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
 pub struct ModeSupport {
     /// Its name.
     pub name: SandboxMode,
@@ -81,7 +82,7 @@ pub struct ModeSupport {
 }
 
 /// The bounds of a number, and what it is if nobody says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
 pub struct Bounds {
     /// The least.
     pub min: u64,
@@ -92,7 +93,7 @@ pub struct Bounds {
 }
 
 /// The bounds of [`ResourceLimits`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
 pub struct ResourceBounds {
     /// Seconds.
     pub max_cpu_time: Bounds,
@@ -105,7 +106,7 @@ pub struct ResourceBounds {
 }
 
 /// How much of anything there may be.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
 pub struct ServerLimits {
     /// What a session may ask for itself.
     pub resource_limits: ResourceBounds,

@@ -3,11 +3,12 @@
 //! `asyncapi` and `typescript` keep what is generated for others equal to the types.
 //!
 //! `vectors` plays the golden messages that clients in other languages read too; `properties` throws arbitrary frames and
-//! arbitrary text at the codec; `schema` keeps the checked-in schema and the prose equal to the types.
+//! arbitrary text at the codec; `schema` keeps the checked-in schema and the prose equal to the types, `openapi` the description of the REST surface.
 
 #![allow(clippy::unwrap_used, reason = "in a test a panic is how a failure is told")]
 
 mod asyncapi;
+mod openapi;
 mod properties;
 mod schema;
 mod typescript;

@@ -31,7 +31,7 @@ pub(super) fn if_match(headers: &HeaderMap, tag: Option<&str>) -> Result<(), Fau
 }
 
 /// Whether `If-None-Match` names what is there. `tag` is as in [`if_match`].
-pub(super) fn is_known(headers: &HeaderMap, tag: Option<&str>) -> bool {
+pub(in crate::edge) fn is_known(headers: &HeaderMap, tag: Option<&str>) -> bool {
     // Weak tags are compared by their text.
     is_listed(headers, IF_NONE_MATCH, tag, |item| item.strip_prefix("W/").unwrap_or(item)).unwrap_or(false)
 }

@@ -1,0 +1,61 @@
+//! What anybody may ask the server.
+
+use crate::openapi::operation::{Access, Answer, Content, Operation, Parameter, Shape};
+use crate::rest::ProblemCode;
+
+const AN_OBJECT: &[Content] = &[Content { media_type: "application/json", shape: Shape::Anything, item: None }];
+
+pub(super) const ALL: &[Operation] = &[
+    Operation {
+        path: "/healthz",
+        id: "isHealthy",
+        tag: "server",
+        summary: "Whether the server runs",
+        description: "For a supervisor of processes: it answers as long as it can answer at all.",
+        answers: &[Answer::with(200, "It does", AN_OBJECT)],
+        ..Operation::PLAIN
+    },
+    Operation {
+        path: "/readyz",
+        id: "isReady",
+        tag: "server",
+        summary: "Whether sessions can be created",
+        description: "For whoever waits for a start, or sends requests to one of several servers.",
+        answers: &[Answer::with(200, "They can", AN_OBJECT)],
+        problems: &[ProblemCode::Draining, ProblemCode::SandboxUnavailable],
+        ..Operation::PLAIN
+    },
+    Operation {
+        path: "/api/v1/openapi.json",
+        id: "getDescription",
+        tag: "server",
+        summary: "This document",
+        description: "`/docs` shows it as a page.",
+        parameters: &[Parameter::header("If-None-Match", "`ETag`s, or `*`: only if the document is none of them")],
+        answers: &[
+            Answer::with(200, "This document", AN_OBJECT).and(&["ETag"]),
+            Answer::empty(304, "It is what `If-None-Match` names").and(&["ETag"]),
+        ],
+        ..Operation::PLAIN
+    },
+    Operation {
+        path: "/api/v1/capabilities",
+        id: "getCapabilities",
+        tag: "server",
+        summary: "What the server offers",
+        description: "Languages with their versions, the layers of the sandbox that really stand, and every bound.",
+        access: Access::Token,
+        answers: &[Answer::with(200, "As it was found when the server started", &[Content::json("Capabilities")])],
+        ..Operation::PLAIN
+    },
+    Operation {
+        path: "/api/v1/me",
+        id: "getMe",
+        tag: "server",
+        summary: "The caller",
+        description: "Whom the token stands for, what that one may have, and what it has.",
+        access: Access::Token,
+        answers: &[Answer::with(200, "The caller", &[Content::json("Me")])],
+        ..Operation::PLAIN
+    },
+];
