@@ -284,4 +284,24 @@ mod tests {
         shapes.dedup();
         insta::assert_snapshot!(shapes.join("\n"), @r#"{"type":"about:blank","title":"Unauthorized","status":401,"detail":"the token is not valid here","code":"unauthorized","request_id":"7f"}"#);
     }
+
+    #[test]
+    fn every_code_is_told_in_the_list_of_errors_as_it_is_answered() {
+        let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/errors.md")).unwrap();
+        let rows: Vec<Vec<&str>> = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("| `")?.strip_suffix(" |"))
+            .map(|row| row.split(" | ").map(|cell| cell.trim_matches('`')).collect())
+            .filter(|row: &Vec<_>| row.len() == 6)
+            .collect();
+        assert_eq!(rows.len(), ProblemCode::ALL.len());
+        for (row, code) in rows.iter().zip(ProblemCode::ALL) {
+            let fault = Fault::new(code, "x");
+            let name = serde_json::to_value(code).unwrap();
+            let (status, close) = (fault.status().as_str().to_owned(), fault.close_code().code().to_string());
+            assert_eq!(row[..3], [name.as_str().unwrap(), &status, &close]);
+            let comes_with_a_time = crate::edge::respond::problem(&fault, "x").headers().contains_key("retry-after");
+            assert!(!comes_with_a_time || row[3].contains("`Retry-After`"), "{name}");
+        }
+    }
 }

@@ -32,7 +32,8 @@ pub(super) struct RequestBody {
 impl RequestBody {
     /// Takes over the body of a request.
     pub(super) fn of(request: Request<Incoming>, tasks: TaskTracker) -> Request<Self> {
-        let is_held_back = request.headers().contains_key(EXPECT);
+        let expected = request.headers().get(EXPECT);
+        let is_held_back = expected.is_some_and(|it| it.as_bytes().eq_ignore_ascii_case(b"100-continue"));
         request.map(|incoming| Self { incoming: Some(incoming), is_held_back, tasks })
     }
 }

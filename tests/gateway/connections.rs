@@ -96,7 +96,7 @@ async fn targets_have_four_forms_and_two_are_answered() {
         (format!("http://x@{address}/readyz"), 400),
         ("http://evil.example/readyz".to_owned(), 421),
         ("*".to_owned(), 404),
-        ("readyz".to_owned(), 400),
+        ("readyz".to_owned(), 421),
         ("".to_owned(), 400),
     ] {
         let mut talk = Talk::connect(&server).await;

@@ -158,27 +158,20 @@ async fn whoever_follows_is_told_the_end() {
     let client = server.client();
     let (ends, stays) = (python(&client, json!({})).await, python(&client, json!({})).await);
     run(&client, &ends, "1").await;
-    let token = bearer(&local_token(&server));
-    let sse = [("authorization", token.as_str()), ("accept", "text/event-stream")];
-    let follow = |id: &SessionId| format!("{SESSIONS}/{id}/events?follow=true");
     let mut lines = client.events(&ends, Events { follow: true, ..Events::default() }).await.expect("events");
-    let path = follow(&ends);
-    let (as_events, deleted) = futures::future::join(ask(&server, "GET", &path, &sse, b""), async {
-        // Both read by now, or will read from the beginning.
-        in_time("an event", lines.next()).await.expect("readable").expect("an event");
-        client.delete(&ends).await
-    })
-    .await;
-    deleted.expect("deleted");
+    let mut browser = Talk::connect(&server).await;
+    let follow = request(&server, "GET", &format!("{SESSIONS}/{ends}/events?follow=true"), "");
+    browser.send(follow.replacen("\r\n", "\r\naccept: text/event-stream\r\n", 1)).await;
+    assert_eq!(browser.head().await.0, 200);
+    client.delete(&ends).await.expect("deleted");
     let mut last = None;
     while let Some(frame) = in_time("the end", lines.next()).await.expect("readable") {
         last = Some(frame);
     }
     let Some(ServerFrame::Event(last)) = last else { panic!("{last:?}") };
     assert!(matches!(last.event, Event::Status { reason: Some(StatusReason::Terminated), .. }), "{last:?}");
-    if as_events.status == 200 {
-        assert!(as_events.text().trim_end().ends_with(&serde_json::to_string(&last).expect("JSON")), "{as_events:?}");
-    }
+    let events = String::from_utf8(browser.chunks().await).expect("text");
+    assert!(events.ends_with("\n\n") && events.contains(&format!("id: {}\ndata: ", last.seq)), "{events}");
 
     let mut live = client.events(&stays, Events { follow: true, ..Events::default() }).await.expect("events");
     server.signal("TERM");

@@ -71,7 +71,8 @@ impl Talk {
         std::mem::take(&mut self.buffer)
     }
 
-    async fn chunks(&mut self) -> Vec<u8> {
+    /// A body in pieces, to its end.
+    pub async fn chunks(&mut self) -> Vec<u8> {
         let mut body = Vec::new();
         loop {
             let line = self.line_until(b"\r\n").await;
