@@ -18,6 +18,7 @@ use std::future::poll_fn;
 use std::net::IpAddr;
 use std::pin::pin;
 use std::task::Poll;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
@@ -54,6 +55,8 @@ const MAX_EVENT_BYTES: usize = 48 * 1024 * 1024;
 const READ_BUFFER_BYTES: usize = 4096;
 /// Commands that wait for their answer; beyond it the peer is not listened to, and waits.
 const PENDING: usize = 16;
+/// How long those of a peer that has gone have to be handed on. Their sessions see to the rest.
+const LAST_COMMANDS: Duration = Duration::from_secs(3);
 /// Answers that the peer has not taken yet, in bytes; beyond it the peer is not listened to, and waits.
 const MAX_OWED_BYTES: usize = 64 * 1024;
 
@@ -81,7 +84,10 @@ pub(super) async fn serve(connection: &Connection, stream: TcpStream, early: Byt
     let mut socket = Socket::new(wire(stream, early).await, connection, attachment);
     let ending = socket.run(&connection.shared.drain).await;
     tracing::debug!(%session, ?ending, "a socket is detached");
-    closing::close(socket.wire, ending).await;
+    let Socket { wire, mut answers, .. } = socket;
+    // What the peer asked for before it went is carried out.
+    let carried_out = async { while answers.next().await.is_some() {} };
+    let _ = tokio::join!(closing::close(wire, ending), tokio::time::timeout(LAST_COMMANDS, carried_out));
 }
 
 async fn wire(stream: TcpStream, early: Bytes) -> Wire {

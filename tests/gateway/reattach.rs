@@ -1,17 +1,19 @@
 //! Coming back: a client that lost its socket goes on after the last event it saw, and is told what is no longer kept.
 
+use futures::SinkExt;
 use repltool::client::{Client, Events, Received, Socket};
 use repltool_protocol::event::{Event, LoggedEvent, StreamName};
 use repltool_protocol::frame::{Notice, ServerFrame};
 use repltool_protocol::ids::{Seq, SessionId};
 use repltool_protocol::rest::ProblemCode;
 use serde_json::json;
+use tokio_tungstenite::tungstenite::Message;
 
 use super::harness::{
-    As, Server, assert_log, event, frame, in_time, named, numbered, outcome, printed, python, run, send, told,
+    As, Server, assert_log, event, eventually, frame, in_time, named, numbered, outcome, printed, python, run, send, told,
     until_result,
 };
-use super::wire::{bearer, local_token, open_with_buffer};
+use super::wire::{bearer, local_token, open_as, open_with_buffer};
 
 /// A log of one MiB keeps the end of what this prints.
 const SMALL_LOG: &str = "[store]\nsession_mb = 1\n";
@@ -228,4 +230,25 @@ async fn socket_that_is_closed_in_good_order_is_answered() {
             break assert_eq!(closed.code, Some(1000));
         }
     }
+}
+
+#[tokio::test]
+async fn what_a_client_asked_for_before_it_left_is_done() {
+    let server = Server::start_with(As::Me, "[sessions]\nqueue = 32\n").await;
+    let client = server.client();
+    let id = python(&client, json!({})).await;
+    for round in 0..20 {
+        let path = format!("/api/v1/sessions/{id}/ws");
+        let mut socket = open_as(&server, &path, &local_token(&server)).await.expect("a socket");
+        let execute = json!({"type": "execute", "id": format!("e{round}"), "code": "1"}).to_string();
+        socket.wire.feed(Message::text(execute)).await.expect("room for a message");
+        // Both leave together.
+        socket.wire.send(Message::Close(None)).await.expect("the messages are sent");
+        while socket.next().await.is_ok() {}
+    }
+    eventually("every execution is in the history", || async {
+        let history = client.history(&id, 100, 0).await.expect("a history");
+        (history.total == 20).then_some(())
+    })
+    .await;
 }
