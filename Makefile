@@ -17,7 +17,7 @@ ifdef CARGO_TARGET_DIR
 BIN := $(CARGO_TARGET_DIR)/release/repltool
 endif
 
-.PHONY: serve build test lint bench setup web
+.PHONY: serve build test lint bench setup
 
 # The web page's sources, and the packages that it is built and tested with.
 WEB := web-client
@@ -34,6 +34,7 @@ build: setup
 	@$(MAKE) --no-print-directory compile
 
 # Leaves web-client/dist, which the binary takes in.
+.PHONY: web
 web: $(WEB)/dist/index.html
 
 $(WEB)/dist/index.html: $(WEB_PACKAGES) $(WEB_SOURCES)
@@ -67,10 +68,10 @@ check:
 	$(NPM) run --silent test
 	REPLTOOL_BIN=$(abspath $(BIN)) && export REPLTOOL_BIN && $(NPM) run --silent test:browser
 
-lint: $(WEB_PACKAGES)
+lint: web
+	$(NPM) run --silent lint
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets -- -D warnings
-	$(NPM) run --silent lint
 
 bench: build
 	scripts/bench_limits.py --binary $(BIN)
