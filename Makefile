@@ -34,6 +34,7 @@ build: setup
 	@$(MAKE) --no-print-directory compile
 
 # Leaves web-client/dist, which the binary takes in.
+.PHONY: web
 web: $(WEB)/dist/index.html
 
 $(WEB)/dist/index.html: $(WEB_PACKAGES) $(WEB_SOURCES)
@@ -70,7 +71,8 @@ check:
 	$(NPM) run --silent test
 	REPLTOOL_BIN=$(abspath $(BIN)) && export REPLTOOL_BIN && $(NPM) run --silent test:browser
 
-lint: $(WEB_PACKAGES)
+lint: web
+	$(NPM) run --silent lint
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets --features repltool/fuzzing -- -D warnings
 	cargo fmt --manifest-path fuzz/Cargo.toml --check

@@ -265,18 +265,18 @@ export class Session {
   #onEvent(event: LoggedEvent): void {
     if (event.seq <= this.#seen) return;
     this.#seen = event.seq;
-    if (event.type === "queued" || event.type === "started" || event.type === "result") this.#follow(event);
+    if (event.type !== "status" && event.id !== null) this.#follow(event, event.id);
     this.#listener.happened(event);
   }
 
   /** The execution that began last is the one to show, and what a reload shows again begins before it. */
-  #follow(event: Extract<LoggedEvent, { type: "queued" | "started" | "result" }>): void {
-    const isCurrent = event.id === this.#current?.id;
-    if (event.id === this.#remembered.pending?.id) this.#forgetPending();
+  #follow(event: LoggedEvent, id: string): void {
+    const isCurrent = id === this.#current?.id;
+    if (id === this.#remembered.pending?.id) this.#forgetPending();
     const waitsForAnother = event.type === "queued" && this.#current?.over === false && !isCurrent;
     if (!waitsForAnother) {
       if (event.type === "queued" || !isCurrent) this.#keep({ place: event.seq - 1 });
-      this.#begin(event.id);
+      this.#begin(id);
     }
     if (event.type === "result" && this.#current) this.#current.over = true;
   }

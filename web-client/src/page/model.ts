@@ -6,11 +6,15 @@ import type { Output } from "./output";
 import { afterBegin, afterEvent, afterProblem, EMPTY, type View } from "./view";
 import { statusWords } from "./words";
 
+const NOT_KEPT = "A part of the output is no longer kept by the server.";
+
 export class CellModel implements SessionListener {
   readonly #session: Session;
   readonly #output: Output;
   readonly #changed: (view: View) => void;
   #view = EMPTY;
+  /** Something before the execution that is to be shown is not kept. */
+  #gap = false;
 
   /** `changed` is told of every new view. */
   constructor(parts: SessionParts, output: Output, changed: (view: View) => void) {
@@ -75,6 +79,8 @@ export class CellModel implements SessionListener {
 
   began(id: string): void {
     this.#output.clear();
+    if (this.#gap) this.#output.note(NOT_KEPT);
+    this.#gap = false;
     this.#show(afterBegin(this.#view, id));
   }
 
@@ -86,7 +92,8 @@ export class CellModel implements SessionListener {
 
   noticed(notice: Extract<Notice, { type: "gap" | "problem" }>): void {
     if (notice.type === "problem") this.#show(afterProblem(this.#view, notice));
-    else this.#output.note("A part of the output is no longer kept by the server.");
+    else if (this.#view.execution === null) this.#gap = true;
+    else this.#output.note(NOT_KEPT);
   }
 
   #print(event: LoggedEvent, answered: boolean): void {

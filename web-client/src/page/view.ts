@@ -50,7 +50,7 @@ export function afterEvent(view: View, event: LoggedEvent, answered: boolean): V
       return change(view, event.id, { state: "running", count: event.execution_count, started: event.timestamp });
     case "input_request": {
       const { seq, prompt, password } = event;
-      return answered ? view : { ...view, question: { seq, prompt, password } };
+      return answered ? runs(view, event.id) : { ...runs(view, event.id), question: { seq, prompt, password } };
     }
     case "result": {
       const { execution_count: count, timestamp: started } = event;
@@ -62,7 +62,7 @@ export function afterEvent(view: View, event: LoggedEvent, answered: boolean): V
     }
     case "stream":
     case "display":
-      return view;
+      return event.id === null ? view : runs(view, event.id);
     default:
       return event satisfies never;
   }
@@ -71,6 +71,11 @@ export function afterEvent(view: View, event: LoggedEvent, answered: boolean): V
 export function afterProblem(view: View, problem: Extract<Notice, { type: "problem" }>): View {
   const wasSent = view.execution?.id === problem.id && view.execution?.state === "sent";
   return { ...view, refusal: problem.detail, execution: wasSent ? null : view.execution };
+}
+
+/** What prints runs, also if its beginning is no longer kept. */
+function runs(view: View, id: string): View {
+  return view.execution?.state === "running" ? view : change(view, id, { state: "running" });
 }
 
 function change(view: View, id: string, changes: Partial<Execution>): View {

@@ -1,6 +1,6 @@
 /** A session outlives the page and the connection: nothing is missing afterwards, and nothing is there twice. */
 
-import { Cell, expect, test } from "./fixture";
+import { Cell, expect, test, withRoom } from "./fixture";
 
 const LINES = 60;
 /** Prints a number every 50 ms, then a value that depends on what was there before. */
@@ -101,6 +101,23 @@ test.extend({ settings: { REPLTOOL_SESSIONS__IDLE_TIMEOUT_S: "2", REPLTOOL_SESSI
     await cell.button("Start a new session").click();
     await cell.runToEnd("echo again");
     expect(await cell.printed()).toBe("again\n");
+  },
+);
+
+test.extend({ settings: { REPLTOOL_STORE__SESSION_MB: "1" } })(
+  "what the server no longer keeps is said to be missing, and the run goes on",
+  async ({ page, server }) => {
+    await withRoom(page, server);
+    const cell = new Cell(page, "python");
+    await cell.run("for n in range(30_000): print(f'{n:>99}')\ninput('more? ')\nprint('the end')");
+    await cell.root.getByLabel("more?").waitFor();
+    await page.reload();
+    await cell.sees("A part of the output is no longer kept by the server.");
+    await cell.root.getByLabel("more?").fill("yes");
+    expect(await cell.root.locator(".state").textContent()).toBe("Waits for input");
+    await cell.button("Send").click();
+    await cell.ended();
+    expect(await cell.printed()).toMatch(/ 29998\n +29999\nmore\? yes\nthe end\n$/);
   },
 );
 

@@ -91,6 +91,15 @@ function watch(context: BrowserContext, server: Server, faults: string[]): void 
   context.on("page", (page) => page.on("websocket", (socket) => look(socket.url())));
 }
 
+/** Gives the Python cell a session that may print 10 MiB at a time. */
+export async function withRoom(page: Page, server: Server): Promise<void> {
+  const resource_limits = { max_output_size: 10 << 20 };
+  const created = await server.ask("POST", "/api/v1/sessions", { language: "python", resource_limits });
+  const remembered = JSON.stringify({ id: Reflect.get(Object(created), "session_id"), place: 0, answered: 0 });
+  await page.evaluate((text) => sessionStorage.setItem("repltool.session.python", text), remembered);
+  await page.reload();
+}
+
 /** The cell of a language. */
 export class Cell {
   readonly root: Locator;

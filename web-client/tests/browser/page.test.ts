@@ -1,15 +1,9 @@
 /** The page itself: large outputs, small screens, keyboard and names. */
 
-import { Cell, expect, test } from "./fixture";
+import { Cell, expect, test, withRoom } from "./fixture";
 
 test("10 MiB of output leave the page responsive, and its memory bounded", async ({ page, server }) => {
-  const created = await server.ask("POST", "/api/v1/sessions", {
-    language: "python",
-    resource_limits: { max_output_size: 10 << 20 },
-  });
-  const remembered = JSON.stringify({ id: Reflect.get(Object(created), "session_id"), place: 0, answered: 0 });
-  await page.evaluate((text) => sessionStorage.setItem("repltool.session.python", text), remembered);
-  await page.reload();
+  await withRoom(page, server);
   await page.evaluate(() => {
     let last = performance.now();
     Object.assign(window, { longestMs: 0 });

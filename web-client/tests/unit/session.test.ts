@@ -130,6 +130,17 @@ test("what is no longer kept is told and not asked for again", () => {
   expect(world.socket.path).toBe("/api/v1/sessions/s1/ws?after=90");
 });
 
+test("an execution whose beginning is no longer kept is shown from what is", () => {
+  const { world } = running();
+  world.told.length = 0;
+  world.load();
+  world.ready();
+  world.say({ type: "gap", from: 1, to: 3 });
+  world.say({ type: "stream", id: "e1", stream: "stdout", data: "b", seq: 4 });
+  world.say({ type: "stream", id: null, stream: "stdout", data: "c", seq: 5 });
+  expect(world.told).toEqual(["gap", "began e1", "4 b", "5 c"]);
+});
+
 test("a fatal code ends the attempts; a new session begins at nothing", () => {
   for (const code of [1000, 1008, 4403, 4404, 4408]) {
     const { world } = running();
