@@ -153,25 +153,28 @@ impl Feed {
         respond::with(StatusCode::OK, content_type, StreamBody::new(chunks).boxed_unsync())
     }
 
-    /// Waits for something to say, and adds all that is there already.
     async fn chunk(&mut self) -> Option<io::Result<Bytes>> {
         let mut out = BytesMut::new();
+        match self.gather(&mut out).await {
+            Ok(()) => (!out.is_empty()).then(|| Ok(out.freeze())),
+            Err(error) => Some(Err(self.broken(error))),
+        }
+    }
+
+    /// Waits for something to say, and adds all that is there already.
+    async fn gather(&mut self, out: &mut BytesMut) -> Result<(), LogError> {
         while !self.ended && out.is_empty() {
-            match self.meet().await {
-                Ok(Met::Item(item)) => self.take(&mut out, item),
-                Ok(Met::Silence) => out.put_slice(b":\n\n"),
-                Ok(Met::Over) => self.ended = true,
-                Err(error) => return Some(Err(self.broken(error))),
+            match self.meet().await? {
+                Met::Item(item) => self.take(out, item)?,
+                Met::Silence => out.put_slice(b":\n\n"),
+                Met::Over => self.ended = true,
             }
             while !self.ended && out.len() < CHUNK_BYTES {
-                match self.cursor.try_next() {
-                    Ok(Some(item)) => self.take(&mut out, item),
-                    Ok(None) => break,
-                    Err(error) => return Some(Err(self.broken(error))),
-                }
+                let Some(item) = self.cursor.try_next()? else { break };
+                self.take(out, item)?;
             }
         }
-        (!out.is_empty()).then(|| Ok(out.freeze()))
+        Ok(())
     }
 
     async fn meet(&mut self) -> Result<Met, LogError> {
@@ -203,17 +206,20 @@ impl Feed {
         }
     }
 
-    fn take(&mut self, out: &mut BytesMut, item: Item) {
+    fn take(&mut self, out: &mut BytesMut, item: Item) -> Result<(), LogError> {
         match item {
             Item::Event(event) => self.take_event(out, &event),
             Item::Gap { from, to } => {
                 self.format.write(out, None, encode_notice(&Notice::Gap { from, to }).as_bytes());
             }
+            // The session was deleted before the result was read.
+            Item::End if matches!(self.scope, Scope::Execution { .. }) => return Err(LogError::ResultGone),
             Item::End => self.ended = true,
         }
         if let Scope::UpTo(last) = &self.scope {
             self.ended |= self.cursor.position() >= *last;
         }
+        Ok(())
     }
 
     fn take_event(&mut self, out: &mut BytesMut, event: &Rendered) {
@@ -233,7 +239,7 @@ impl Feed {
     fn broken(&mut self, error: LogError) -> io::Error {
         self.ended = true;
         match &error {
-            // Nobody has to do anything about it: the client has waited longer than results are kept.
+            // Nobody has to do anything about it: the client has waited longer than results, or their session, are kept.
             LogError::ResultGone => tracing::info!("a stream of events ends without its result"),
             other => tracing::error!(error = other as &dyn std::error::Error, "a stream of events broke off"),
         }

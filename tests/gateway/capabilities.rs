@@ -20,7 +20,97 @@ async fn capabilities_have_the_shape_of_the_contract() {
     insta::assert_json_snapshot!(reply.json(), {
         ".version" => "[version]", ".languages[].version" => "[version]", ".sandbox.tier" => "[tier]",
         ".sandbox.layers" => "[layers]",
-    });
+    }, @r#"
+    {
+      "version": "[version]",
+      "protocol": "repltool.v1",
+      "languages": [
+        {
+          "name": "python",
+          "synonyms": [],
+          "interpreter": "CPython",
+          "version": "[version]",
+          "min_memory_mb": 32
+        },
+        {
+          "name": "javascript",
+          "synonyms": [],
+          "interpreter": "Node.js",
+          "version": "[version]",
+          "min_memory_mb": 64
+        },
+        {
+          "name": "bash",
+          "synonyms": [
+            "shell"
+          ],
+          "interpreter": "GNU Bash",
+          "version": "[version]",
+          "min_memory_mb": 16
+        }
+      ],
+      "sandbox": {
+        "tier": "[tier]",
+        "layers": "[layers]",
+        "modes": [
+          {
+            "name": "standard",
+            "scopes": [
+              "tool:execute"
+            ],
+            "max_processes": 33
+          },
+          {
+            "name": "relaxed",
+            "scopes": [
+              "tool:execute",
+              "sandbox:relaxed"
+            ],
+            "max_processes": 44
+          }
+        ]
+      },
+      "limits": {
+        "resource_limits": {
+          "max_cpu_time": {
+            "min": 1,
+            "max": 300,
+            "default": 30
+          },
+          "max_memory_mb": {
+            "min": 16,
+            "max": 4096,
+            "default": 256
+          },
+          "max_output_size": {
+            "min": 1024,
+            "max": 10485760,
+            "default": 1048576
+          },
+          "max_expressions": {
+            "min": 1,
+            "max": 10000,
+            "default": 1000
+          }
+        },
+        "timeout_ms": {
+          "min": 100,
+          "max": 300000,
+          "default": 30000
+        },
+        "max_code_chars": 1048576,
+        "max_message_bytes": 16777216,
+        "max_file_bytes": 5242880,
+        "max_page": 1000,
+        "queue": 3,
+        "idle_timeout_s": 77,
+        "idle_after_s": 7,
+        "keep_ended_s": 9,
+        "max_sessions": 50,
+        "max_sessions_per_subject": 5
+      }
+    }
+    "#);
 }
 
 #[tokio::test]
