@@ -222,7 +222,11 @@ fn add_value(builder: Builder, key: &str, value: Value, origin: &str) -> Result<
     let printable = || cut(key.escape_debug().to_string());
     let Some(rule) = rule(key) else {
         // What is much longer than any key looks like none.
-        let hint = Some(key).filter(|key| key.len() <= MAX_SHOWN).and_then(closest).map(|known| format!("; did you mean {known}?")).unwrap_or_default();
+        let hint = Some(key)
+            .filter(|key| key.len() <= MAX_SHOWN)
+            .and_then(closest)
+            .map(|known| format!("; did you mean {known}?"))
+            .unwrap_or_default();
         return Err(ConfigError::Unknown { key: printable(), origin: origin.to_owned(), hint });
     };
     if !rule.admits(&value.kind) {
