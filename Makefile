@@ -72,7 +72,6 @@ check:
 	REPLTOOL_BIN=$(abspath $(BIN)) && export REPLTOOL_BIN && $(NPM) run --silent test:browser
 
 lint: web
-	$(NPM) run --silent lint
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets --features repltool/fuzzing -- -D warnings
 	cargo fmt --manifest-path fuzz/Cargo.toml --check

@@ -54,15 +54,24 @@ def pss_kib(pid):
     raise OSError("no Pss")
 
 
-def wrk(url, token=None):
-    """Requests a second over 16 connections, from a processor that the server does not use."""
+def cpu_s(pid):
+    """Processor time of a process so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def wrk(pid, url, token=None):
+    """Requests a second over 16 connections, from a processor that the server does not use, and the microseconds of
+    processor time that one takes the server."""
     command = ["taskset", "-c", "0", "wrk", "-t", "1", "-c", "16", "-d", "3s", url]
     if token:
         command += ["-H", f"Authorization: Bearer {token}"]
+    before = cpu_s(pid)
     text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     if "Non-2xx" in text or "Socket errors" in text:
         sys.exit(text)
-    return float(text.split("Requests/sec:")[1].split()[0])
+    count = int(text.split(" requests in ")[0].split()[-1])
+    return float(text.split("Requests/sec:")[1].split()[0]), (cpu_s(pid) - before) / count * 1e6
 
 
 def requests(args, book):
@@ -73,13 +82,14 @@ def requests(args, book):
         sys.exit("two processors are needed, one for the server and one for its client")
     pinned = ("taskset", "-c", "1")
     with ends(Server(args.binary, *OPEN_DOORS, prefix=pinned)) as server, ends(Hello(args.hello, pinned)) as hello:
-        session = server.session("python")
+        session, gateway = server.session("python"), server.gateway()
         for _ in range(args.rounds):
-            floor = wrk(f"http://{hello.address}/")
-            ours = wrk(f"http://{server.address}/api/v1/sessions/{session}", server.token)
-            health = wrk(f"http://{server.address}/healthz")
-            book.add("GET /api/v1/sessions/{id}", "1/s", ours, floor)
-            book.add("GET /healthz", "1/s", health, floor)
+            floor, floor_us = wrk(hello.pid, f"http://{hello.address}/")
+            for path, token in ((f"/api/v1/sessions/{session}", server.token), ("/healthz", None)):
+                ours, ours_us = wrk(gateway, f"http://{server.address}{path}", token)
+                name = "GET " + path.replace(session, "{id}")
+                book.add(name, "1/s", ours, floor)
+                book.add(f"{name}: processor", "µs", ours_us, floor_us)
 
 
 def idle_sockets(address, path, headers):

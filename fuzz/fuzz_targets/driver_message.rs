@@ -3,7 +3,9 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use repltool::runtime::control::{Decoder, FromDriver, HEADER, MAX_TO_DRIVER, PART, StdinMode, ToDriver, encode, parts};
+use repltool::runtime::control::{
+    Decoder, FromDriver, HEADER, MAX_TO_DRIVER, PART, StdinMode, ToDriver, encode, parts,
+};
 
 const NONCE: &str = "0123456789abcdef";
 

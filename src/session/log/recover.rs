@@ -146,6 +146,9 @@ fn resume(files: Files, mut scan: Scan, limits: LogLimits) -> Result<(Log, LogRe
         Ok(spool)
     };
     let spools = [open(StreamName::Stdout)?, open(StreamName::Stderr)?];
+    if spools.iter().any(|spool| spool.announced() > record::MAX_OFFSET) {
+        return Err(LogError::Damaged("its streams are longer than any can be"));
+    }
 
     let head = Head { last: scan.last, dropped, ended: false };
     let shared = Shared::new(files, scan.segment_bytes, scan.map);

@@ -106,7 +106,7 @@ fn wrong_byte_never_becomes_an_event_and_numbers_are_not_given_out_again() {
 /// Records whose sums are right and whose numbers no writer can have written.
 #[test]
 fn offsets_that_no_stream_can_have_are_damage() {
-    let header = |announced| recover::Header { segment_bytes: 4096, base: Seq(0), announced, execution_count: 0 };
+    let header = |announced| recover::Header { segment_bytes: 4097, base: Seq(0), announced, execution_count: 0 };
     let written = |announced, ranges: &[record::Range]| {
         let mut bytes = header(announced).to_record().unwrap();
         for (seq, range) in (1..).zip(ranges) {
@@ -125,6 +125,7 @@ fn offsets_that_no_stream_can_have_are_damage() {
     let range = |offset, len| record::Range { offset, len };
     assert_eq!(written([0, 0], &[range(0, 20), range(20, 20)]), Ok(Seq(2)));
     assert_eq!(written([u64::MAX - 1, 0], &[]), Err(()));
+    assert_eq!(written([record::MAX_OFFSET, 0], &[]), Err(()), "nothing fits behind it");
     for wrong in [range(10, 5), range(20, 1 << 20), range(u64::MAX - 7, 7)] {
         let last = written([0, 0], &[range(0, 20), wrong]).unwrap();
         assert_eq!(last, Seq(DOUBT), "{wrong:?}");
