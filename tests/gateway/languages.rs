@@ -87,6 +87,17 @@ async fn streams_stay_apart_and_state_stays_in_every_language() {
 }
 
 #[tokio::test]
+async fn numbers_of_results_keep_every_digit() {
+    let server = Server::start().await;
+    let client = server.client();
+    for language in ["python", "javascript"] {
+        let id = session(&client, language, json!({})).await;
+        let result = run(&client, &id, "[31.245270191439438, 2.493307144426866e-08, 9163.453718085519]").await.result;
+        assert_eq!(result.0.get(), "[31.245270191439438,2.493307144426866e-8,9163.453718085519]", "{language}");
+    }
+}
+
+#[tokio::test]
 async fn shell_is_bash_and_is_shown_as_it_was_given() {
     let server = Server::start().await;
     let client = server.client();
