@@ -102,3 +102,12 @@ mod ordinary_user;
 
 /// The command line: output, exit codes, messages.
 mod cli;
+
+/// The command line: sessions that stay, from their creation to their end.
+mod commands;
+
+/// The command line: typing into a session, at a terminal and in a pipe.
+mod interactive;
+
+/// The command line: the server of one command, where no other runs.
+mod embedded;
