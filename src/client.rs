@@ -2,6 +2,7 @@
 //!
 //! Connections are kept and used again; nothing runs in the background: a connection moves while somebody waits for it.
 
+mod attachment;
 mod files;
 mod http1;
 mod interaction;
@@ -23,6 +24,7 @@ use repltool_protocol::rest::{
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+pub use self::attachment::{Attachment, Moment};
 pub use self::socket::{Closed, Received, Socket};
 pub use self::stream::EventStream;
 

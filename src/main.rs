@@ -10,13 +10,18 @@ fn main() -> ExitCode {
     match Args::parse().command {
         Command::Gateway => gateway::run(),
         Command::Client(command) => cli::run(command),
-        Command::Serve(flags) => match run_server(flags) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => {
-                eprintln!("repltool: {error:#}");
-                ExitCode::FAILURE
-            }
-        },
+        Command::Serve(flags) => exit_code(run_server(flags)),
+        Command::Embedded(flags) => exit_code(serve::embedded::run(flags.language, flags.config.as_deref())),
+    }
+}
+
+fn exit_code(outcome: anyhow::Result<()>) -> ExitCode {
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("repltool: {error:#}");
+            ExitCode::FAILURE
+        }
     }
 }
 

@@ -1,8 +1,11 @@
 //! `repltool serve`: from the command line to a running supervisor.
 
+pub mod embedded;
+
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _, chown};
 use std::path::Path;
 use std::time::Duration;
@@ -35,12 +38,30 @@ const BASE_UID: u32 = 0x7000_0000;
 /// # Errors
 /// Whatever keeps the server from starting, with what to do about it.
 pub fn run(config: Config) -> anyhow::Result<()> {
+    run_for(config, Purpose::Everybody)
+}
+
+/// Whom a server is for.
+enum Purpose {
+    Everybody,
+    /// One command, which holds the other end of the leash.
+    Command {
+        language: Language,
+        leash: OwnedFd,
+    },
+}
+
+fn run_for(config: Config, purpose: Purpose) -> anyhow::Result<()> {
+    let (only, leash) = match purpose {
+        Purpose::Everybody => (None, None),
+        Purpose::Command { language, leash } => (Some(language), Some(leash)),
+    };
     let isolation = probe();
     check_isolation(&isolation)?;
     warn_of_no_effect(&config);
     keys::prepare_data_dir(&config.data_dir)?;
     let _lock = lock(&config.data_dir)?;
-    let programs = programs(&config)?;
+    let programs = programs(&config, only)?;
     raise_open_files(&config)?;
     let base_uid = base_uid()?;
     if base_uid.is_none() {
@@ -50,7 +71,7 @@ pub fn run(config: Config) -> anyhow::Result<()> {
     let listener = TcpListener::bind(config.edge.listen)
         .with_context(|| format!("cannot listen on {}; choose another address with --listen", config.edge.listen))?;
     announce(&config, &listener)?;
-    let parts = Parts { programs, isolation, config, listener, key: signing_key, store, base_uid };
+    let parts = Parts { programs, isolation, config, listener, key: signing_key, store, base_uid, leash };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("no runtime")?;
     let data_dir = parts.config.data_dir.clone();
     let outcome = runtime.block_on(supervisor::run(parts));
@@ -75,17 +96,21 @@ fn check_isolation(report: &Report) -> anyhow::Result<()> {
     )
 }
 
-/// The interpreters of this host. One that is configured must work; one that is not found is not offered.
-fn programs(config: &Config) -> anyhow::Result<Vec<Program>> {
+/// The interpreters of this host, or the one for a language. One that is configured must work; one that is not found is
+/// not offered.
+fn programs(config: &Config, only: Option<Language>) -> anyhow::Result<Vec<Program>> {
     let Runtimes { python, javascript, bash } = &config.runtimes;
-    let offered = [
-        (Language::Python, python.is_some(), python::find(python.as_deref()).map_err(anyhow::Error::from)),
-        (Language::Javascript, javascript.is_some(), javascript::find(javascript.as_deref()).map_err(Into::into)),
-        (Language::Bash, bash.is_some(), bash::find(bash.as_deref()).map_err(Into::into)),
+    type Find<'a> = Box<dyn Fn() -> anyhow::Result<Interpreter> + 'a>;
+    let known: [(Language, bool, Find<'_>); 3] = [
+        (Language::Python, python.is_some(), Box::new(|| Ok(python::find(python.as_deref())?))),
+        (Language::Javascript, javascript.is_some(), Box::new(|| Ok(javascript::find(javascript.as_deref())?))),
+        (Language::Bash, bash.is_some(), Box::new(|| Ok(bash::find(bash.as_deref())?))),
     ];
+    let only = only.map(|only| if only == Language::Shell { Language::Bash } else { only });
+    let offered = known.into_iter().filter(|(language, ..)| only.is_none_or(|only| only == *language));
     let mut programs = Vec::new();
-    for (language, configured, found) in offered {
-        match found {
+    for (language, configured, find) in offered {
+        match find() {
             Ok(interpreter) => programs.push(program(language, interpreter)),
             Err(error) if configured => return Err(error),
             Err(error) => tracing::warn!(error = format!("{error:#}"), "a language is not offered"),

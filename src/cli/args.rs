@@ -1,12 +1,17 @@
 //! What was typed, as clap reads it. What it means is decided where it is used: by [`crate::config`] for the server, by
 //! each command for itself.
 
+mod sessions;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand, ValueEnum};
-use repltool_protocol::rest::{Language, SandboxMode, TIMEOUT_MS};
+
+pub use sessions::{
+    Attach, Create, Embedded, Execute, Interactive, Interrupt, OfSession, SessionFlags, Sessions, Terminate,
+};
 
 use super::Output;
 use crate::config::{self, Config, ConfigError, Overrides};
@@ -28,6 +33,9 @@ pub enum Command {
     /// The server's network side; started by `serve`
     #[command(hide = true)]
     Gateway,
+    /// The server of one command, started by that command
+    #[command(hide = true)]
+    Embedded(Embedded),
     /// Commands that run beside a server.
     #[command(flatten)]
     Client(Client),
@@ -48,6 +56,27 @@ pub enum Client {
         #[arg(long, value_enum, default_value_t)]
         output: Output,
     },
+    /// Type code, and see what it prints while it runs
+    ///
+    /// Ends at Ctrl-D. Without a terminal it reads code from standard input, and the exit code is that of the last
+    /// execution.
+    Interactive(Box<Interactive>),
+    /// Create a session that stays, and print its id
+    Create(Create),
+    /// List the sessions
+    Sessions(Sessions),
+    /// Show what happens in a session from now on
+    ///
+    /// The exit code is 0 if the session was terminated, 130 after Ctrl-C, which ends nothing but this command.
+    Attach(Attach),
+    /// Print the past executions of a session
+    History(OfSession),
+    /// Interrupt what a session runs; its variables stay
+    Interrupt(Interrupt),
+    /// Give a session a fresh interpreter; its variables go, its files stay
+    Restart(OfSession),
+    /// End sessions and delete all that belongs to them
+    Terminate(Terminate),
     /// Show or check the settings of a server
     #[command(subcommand)]
     Config(super::config::Command),
@@ -126,38 +155,6 @@ pub struct Server {
     pub data_dir: Option<PathBuf>,
 }
 
-/// Arguments of `execute`.
-#[derive(Debug, clap::Args)]
-pub struct Execute {
-    /// Read the code from a file instead of standard input
-    #[arg(long, value_name = "FILE", conflicts_with = "code")]
-    pub file: Option<PathBuf>,
-    /// Take the code from the command line
-    #[arg(short = 'c', long = "code", value_name = "CODE")]
-    pub code: Option<String>,
-    /// The language of the code: python, javascript or bash
-    #[arg(long, default_value = "python", value_parser = word::<Language>)]
-    pub language: Language,
-    /// How long it may run, 0.1 to 300
-    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = timeout)]
-    pub timeout: Duration,
-    /// How much the sandbox allows: standard or relaxed
-    #[arg(long, value_name = "LEVEL", default_value = "standard", value_parser = word::<SandboxMode>)]
-    pub sandbox_mode: SandboxMode,
-    /// CPU time that it may use, 1 to 300 [default: 30]
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=300))]
-    pub max_cpu_time: Option<u64>,
-    /// Memory that it may use, up to 4096 [default: 256]
-    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(16..=4096))]
-    pub max_memory: Option<u64>,
-    /// text: what the program prints, as it prints it; json: the result, at the end
-    #[arg(long, value_enum, default_value_t)]
-    pub output: Output,
-    /// Which server, and who asks.
-    #[command(flatten)]
-    pub server: Server,
-}
-
 /// Arguments of `token`.
 #[derive(Debug, clap::Args)]
 pub struct Token {
@@ -178,17 +175,6 @@ pub struct Token {
     pub data_dir: Option<String>,
 }
 
-/// Reads one of the protocol's own words.
-fn word<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, String> {
-    serde_json::from_value(text.into()).map_err(|error| error.to_string().replacen("variant", "value", 1))
-}
-
-fn timeout(text: &str) -> Result<Duration, String> {
-    let range = Duration::from_millis(*TIMEOUT_MS.start())..=Duration::from_millis(*TIMEOUT_MS.end());
-    let seconds = text.parse().ok().and_then(|it| Duration::try_from_secs_f64(it).ok());
-    seconds.filter(|it| range.contains(it)).ok_or_else(|| "a number of seconds from 0.1 to 300 is needed".to_owned())
-}
-
 /// The longest life of a token: ten years, in days.
 const MAX_TTL_DAYS: i64 = 3660;
 
@@ -203,6 +189,7 @@ fn ttl(text: &str) -> Result<Duration, String> {
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
+    use repltool_protocol::rest::{Language, SandboxMode};
 
     use super::*;
 
@@ -245,9 +232,10 @@ mod tests {
     #[test]
     fn execute_has_defaults_and_bounds() {
         let plain = execute("repltool execute");
-        assert_eq!((plain.timeout, plain.language), (Duration::from_secs(30), Language::Python));
+        assert_eq!((plain.timeout, plain.session.language), (Duration::from_secs(30), Language::Python));
         assert_eq!(execute("repltool execute --timeout 0.5").timeout, Duration::from_millis(500));
-        assert_eq!(execute("repltool execute --sandbox-mode relaxed").sandbox_mode, SandboxMode::Relaxed);
+        let relaxed = execute("repltool execute --sandbox-mode relaxed").session;
+        assert_eq!(relaxed.sandbox_mode, SandboxMode::Relaxed);
         for wrong in
             ["--timeout 0", "--timeout 301", "--timeout nan", "--language perl", "--max-memory 5000", "--file a -c b"]
         {

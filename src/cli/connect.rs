@@ -3,9 +3,10 @@
 use std::path::Path;
 
 use anyhow::{Context, anyhow, bail};
-use repltool_protocol::rest::{Problem, ProblemCode};
+use repltool_protocol::rest::{Language, Problem, ProblemCode};
 
 use super::args::Server;
+use super::embedded::Embedded;
 use crate::client::{Client, ClientError};
 use crate::config::locate_data_dir;
 
@@ -29,18 +30,58 @@ pub(super) fn client(server: Server) -> anyhow::Result<Client> {
     Ok(Client::new(&url, Some(&token))?)
 }
 
+/// A server that was reached, which may be this command's own.
+pub(super) struct Reached {
+    pub(super) client: Client,
+    own: Option<Embedded>,
+}
+
+impl Reached {
+    /// Ends the server, if it is this command's own.
+    pub(super) async fn leave(self) {
+        if let Some(own) = self.own {
+            own.end().await;
+        }
+    }
+}
+
+/// As [`client`]. Where no server was named and none runs, one is started for this command alone.
+///
+/// # Cancel safety
+/// Cancel-safe: a server that was started ends when this is dropped.
+pub(super) async fn reach(server: Server, language: Language) -> anyhow::Result<Reached> {
+    if server.url.is_some() || runs(&server).await? {
+        return Ok(Reached { client: client(server)?, own: None });
+    }
+    let (own, client) = Embedded::start(language).await?;
+    Ok(Reached { client, own: Some(own) })
+}
+
+/// Whether somebody answers where the data directory says. An address may be left from a server that was killed.
+async fn runs(server: &Server) -> anyhow::Result<bool> {
+    let Ok(data_dir) = locate_data_dir(server.data_dir.clone()) else { return Ok(false) };
+    let Some(url) = read_if_there(&data_dir, "url")? else { return Ok(false) };
+    // Without a token: it is not for somebody else who may listen there by now.
+    Ok(!matches!(Client::new(&url, None)?.is_ready().await, Err(ClientError::Connect { .. })))
+}
+
 fn same_server(given: &str, local: &str) -> bool {
     given.trim_end_matches('/') == local.trim_end_matches('/')
 }
 
 fn read(data_dir: &Path, name: &str) -> anyhow::Result<String> {
+    let found = read_if_there(data_dir, name)?;
+    found.with_context(|| format!(
+        "no server runs with the data directory {}; start one with `repltool serve`, or name one with --url and --token",
+        data_dir.display()
+    ))
+}
+
+fn read_if_there(data_dir: &Path, name: &str) -> anyhow::Result<Option<String>> {
     let path = data_dir.join(name);
     match std::fs::read_to_string(&path) {
-        Ok(text) => Ok(text.trim().to_owned()),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => bail!(
-            "no server runs with the data directory {}; start one with `repltool serve`, or name one with --url and --token",
-            data_dir.display()
-        ),
+        Ok(text) => Ok(Some(text.trim().to_owned())),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),
     }
 }

@@ -7,7 +7,7 @@ use std::{
     process::ExitCode,
 };
 
-use super::Output;
+use super::{Output, table};
 use crate::sandbox::probe::{Layer, Report, Tier, names, probe};
 
 /// Probes the host and prints the report on standard output. The code is success in tiers A and B, in which sandboxes
@@ -36,7 +36,7 @@ fn write_text(report: &Report, out: &mut impl Write) -> io::Result<()> {
     let (letter, words) = in_words(report.tier);
     writeln!(out, "Isolation: {letter}\n{words}\n")?;
     let rows: Vec<[&str; 4]> = report.layers.iter().map(row).collect();
-    write_table(["LAYER", "ACTIVE", "WHAT IT MEANS", "FOUND"], &rows, out)?;
+    write!(out, "{}", table::lines(["LAYER", "ACTIVE", "WHAT IT MEANS", "FOUND"], &rows))?;
     let missing: Vec<&Layer> = report.layers.iter().filter(|layer| !layer.active).collect();
     if missing.is_empty() {
         return writeln!(out, "\nNothing is missing.");
@@ -70,16 +70,6 @@ fn in_words(tier: Tier) -> (&'static str, &'static str) {
 fn row(layer: &Layer) -> [&str; 4] {
     let about = about(layer);
     [about.title, if layer.active { "yes" } else { "NO" }, about.meaning, &layer.detail]
-}
-
-/// The last column is not padded, so that long reasons do not drag spaces through every line.
-fn write_table(head: [&str; 4], rows: &[[&str; 4]], out: &mut impl Write) -> io::Result<()> {
-    let width = |column: usize| rows.iter().chain([&head]).map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let [first, second, third] = [0, 1, 2].map(width);
-    for [a, b, c, d] in [head].iter().chain(rows) {
-        writeln!(out, "{a:first$}  {b:second$}  {c:third$}  {d}")?;
-    }
-    Ok(())
 }
 
 struct About<'a> {

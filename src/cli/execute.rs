@@ -1,60 +1,33 @@
 //! `repltool execute`: runs code in a session of its own, prints what it prints when it prints it, and leaves nothing.
+//! Or in a session that is there already, which stays.
 
 use std::io::Read;
+use std::ops::ControlFlow;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use repltool_protocol::event::{Event, Limit, Outcome, StreamName};
+use rand::distr::{Alphanumeric, SampleString};
+use repltool_protocol::event::Event;
 use repltool_protocol::frame::{Notice, ServerFrame};
-use repltool_protocol::ids::SessionId;
-use repltool_protocol::rest::{ExecutionRequest, ResourceLimits, Session, SessionConfig};
-use tokio::io::{AsyncWrite, AsyncWriteExt};
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use repltool_protocol::ids::{ExecutionId, SessionId};
+use repltool_protocol::rest::{ExecutionRequest, Session, SessionConfig};
 use tokio::time::timeout;
 
-use super::Output;
 use super::args::Execute;
-use super::connect;
+use super::attach::GAP;
+use super::print::{Screen, exit_code, json};
+use super::stop::Stop;
+use super::{Output, connect};
 use crate::client::{Client, ClientError};
 
-/// Exit codes beside 0 and 1: those of timeout(1), and of shells for what a signal ended.
-const TIMED_OUT: u8 = 124;
-const INTERRUPTED: u8 = 130;
-const TERMINATED: u8 = 143;
-
 /// How long the server may take to delete the session.
-const DELETE_GRACE: Duration = Duration::from_secs(10);
+const GRACE: Duration = Duration::from_secs(10);
 
 /// Runs the code; the exit code says how it ended.
 pub(super) fn run(args: Execute) -> anyhow::Result<ExitCode> {
     let code = read_code(&args)?;
-    let client = connect::client(args.server)?;
-    let defaults = ResourceLimits::default();
-    let config = SessionConfig {
-        language: args.language,
-        sandbox_mode: args.sandbox_mode,
-        environment: Default::default(),
-        working_directory: None,
-        resource_limits: ResourceLimits {
-            max_cpu_time: args.max_cpu_time.unwrap_or(defaults.max_cpu_time),
-            max_memory_mb: args.max_memory.unwrap_or(defaults.max_memory_mb),
-            ..defaults
-        },
-    };
-    let request = ExecutionRequest {
-        session_id: None,
-        code,
-        timeout_ms: u64::try_from(args.timeout.as_millis()).ok(),
-        execution_id: None,
-        // Nobody answers a program that asks: it reads end of file.
-        stdin: Some(String::new()),
-    };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("no runtime")?;
-    let outcome = runtime.block_on(in_own_session(&client, &config, &request, args.output));
-    // Not by dropping it: that would wait for a write to a terminal or pipe that takes nothing.
-    runtime.shutdown_background();
-    outcome.map(ExitCode::from)
+    super::in_runtime(run_code(args, code))
 }
 
 fn read_code(args: &Execute) -> anyhow::Result<String> {
@@ -62,7 +35,7 @@ fn read_code(args: &Execute) -> anyhow::Result<String> {
         return Ok(code.clone());
     }
     let mut code = String::new();
-    match &args.file {
+    match args.script.as_ref().or(args.file.as_ref()) {
         Some(path) => {
             code = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?
         }
@@ -74,188 +47,143 @@ fn read_code(args: &Execute) -> anyhow::Result<String> {
     Ok(code)
 }
 
+async fn run_code(args: Execute, code: String) -> anyhow::Result<u8> {
+    let mut stop = Stop::new()?;
+    let request = ExecutionRequest {
+        session_id: None,
+        code,
+        timeout_ms: u64::try_from(args.timeout.as_millis()).ok(),
+        execution_id: Some(fresh_id()),
+        // Nobody answers a program that asks: it reads end of file.
+        stdin: Some(String::new()),
+    };
+    if let Some(session) = &args.existing {
+        let client = connect::client(args.server)?;
+        return in_that_session(&client, session, &request, args.output, &mut stop).await;
+    }
+    let reached = tokio::select! {
+        reached = connect::reach(args.server, args.session.language) => reached?,
+        code = stop.requested() => return Ok(code),
+    };
+    let outcome = in_own_session(&reached.client, &args.session.config(), &request, args.output, &mut stop).await;
+    reached.leave().await;
+    outcome
+}
+
+/// A name for an execution that no other has.
+pub(super) fn fresh_id() -> ExecutionId {
+    Alphanumeric.sample_string(&mut rand::rng(), 22).parse().expect("letters and digits are an id")
+}
+
+/// Runs the code in a session that stays, and interrupts it if the command is told to stop.
+async fn in_that_session(
+    client: &Client,
+    session: &SessionId,
+    request: &ExecutionRequest,
+    output: Output,
+    stop: &mut Stop,
+) -> anyhow::Result<u8> {
+    let mut screen = Screen::of_session();
+    tokio::select! {
+        outcome = execute(client, session, request, output, &mut screen) => outcome,
+        code = stop.requested() => {
+            let interrupt = client.interrupt(session, request.execution_id.as_ref());
+            match timeout(GRACE, interrupt).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => eprintln!("repltool: the execution could not be interrupted: {error}"),
+                Err(_) => eprintln!("repltool: the execution could not be interrupted: the server does not answer"),
+            }
+            Ok(code)
+        }
+    }
+}
+
 /// Creates a session, runs the code in it, and deletes it however that ended.
 async fn in_own_session(
     client: &Client,
     config: &SessionConfig,
     request: &ExecutionRequest,
     output: Output,
+    stop: &mut Stop,
 ) -> anyhow::Result<u8> {
-    let mut stop = Stop::new()?;
-    let mut create = std::pin::pin!(client.create(config));
-    let (session, stopped) = tokio::select! {
-        session = &mut create => (session.map_err(connect::explain)?, None),
-        // The session may be there already, so its name is waited for: else nobody would delete it.
-        code = stop.requested() => match timeout(DELETE_GRACE, create).await {
-            Ok(Ok(session)) => (session, Some(code)),
-            Ok(Err(_)) | Err(_) => return Ok(code),
-        },
+    let session = match create(client, config, stop).await? {
+        ControlFlow::Continue(session) => session.session_id,
+        ControlFlow::Break(code) => return Ok(code),
     };
-    let outcome = match stopped {
-        Some(code) => Ok(code),
-        None => tokio::select! {
-            outcome = execute(client, &session, request, output) => outcome,
-            code = stop.requested() => Ok(code),
-        },
+    let mut screen = Screen::of_one_execution();
+    let outcome = tokio::select! {
+        outcome = execute(client, &session, request, output, &mut screen) => outcome,
+        code = stop.requested() => Ok(code),
     };
-    delete(client, &session.session_id).await;
+    delete(client, &session).await;
     outcome
 }
 
-async fn execute(client: &Client, session: &Session, request: &ExecutionRequest, output: Output) -> anyhow::Result<u8> {
+/// Creates a session of this command. Told to stop meanwhile, it leaves none and gives the exit code.
+pub(super) async fn create(
+    client: &Client,
+    config: &SessionConfig,
+    stop: &mut Stop,
+) -> anyhow::Result<ControlFlow<u8, Session>> {
+    let mut create = std::pin::pin!(client.create(config));
+    let code = tokio::select! {
+        session = &mut create => return Ok(ControlFlow::Continue(session.map_err(connect::explain)?)),
+        code = stop.requested() => code,
+    };
+    // The session may be there already, so its name is waited for: else nobody would delete it.
+    if let Ok(Ok(session)) = timeout(GRACE, create).await {
+        delete(client, &session.session_id).await;
+    }
+    Ok(ControlFlow::Break(code))
+}
+
+async fn execute(
+    client: &Client,
+    session: &SessionId,
+    request: &ExecutionRequest,
+    output: Output,
+    screen: &mut Screen,
+) -> anyhow::Result<u8> {
     match output {
-        Output::Text => live(client, session, request).await,
+        Output::Text => live(client, session, request, screen).await,
         Output::Json => {
-            let result = client.execute(&session.session_id, request).await.map_err(connect::explain)?;
-            let mut text = serde_json::to_string_pretty(&result)?;
-            text.push('\n');
-            print(&mut tokio::io::stdout(), &text).await?;
+            let result = client.execute(session, request).await.map_err(connect::explain)?;
+            json(&result)?;
             Ok(exit_code(result.success, result.limit))
         }
     }
 }
 
 /// Prints events as they come.
-async fn live(client: &Client, session: &Session, request: &ExecutionRequest) -> anyhow::Result<u8> {
-    let mut events = client.execute_live(&session.session_id, request).await.map_err(connect::explain)?;
-    let (mut stdout, mut stderr) = (tokio::io::stdout(), tokio::io::stderr());
+async fn live(
+    client: &Client,
+    session: &SessionId,
+    request: &ExecutionRequest,
+    screen: &mut Screen,
+) -> anyhow::Result<u8> {
+    let mut events = client.execute_live(session, request).await.map_err(connect::explain)?;
     while let Some(frame) = events.next().await.map_err(connect::explain)? {
         match frame {
-            ServerFrame::Event(logged) => match logged.event {
-                Event::Stream { stream: StreamName::Stdout, data, .. } => print(&mut stdout, &data).await?,
-                Event::Stream { stream: StreamName::Stderr, data, .. } => print(&mut stderr, &data).await?,
-                Event::Result(outcome) => {
-                    if let Some(text) = &outcome.result_text {
-                        print(&mut stdout, &format!("{text}\n")).await?;
-                    }
-                    print(&mut stderr, &epilogue(&outcome)).await?;
+            ServerFrame::Event(logged) => {
+                screen.event(&logged.event).await?;
+                if let Event::Result(outcome) = logged.event {
                     return Ok(exit_code(outcome.success, outcome.limit));
                 }
-                Event::Queued { .. } | Event::Started { .. } | Event::Status { .. } => {}
-                Event::Display { .. } | Event::InputRequest { .. } => {}
-            },
-            ServerFrame::Notice(Notice::Gap { .. }) => {
-                print(&mut stderr, "repltool: the server no longer has some of the output\n").await?;
             }
+            ServerFrame::Notice(Notice::Gap { .. }) => screen.say(GAP).await?,
             ServerFrame::Notice(_) => {}
         }
     }
     bail!("the server ended the stream before the program had ended")
 }
 
-async fn print(out: &mut (impl AsyncWrite + Unpin), text: &str) -> anyhow::Result<()> {
-    let written = async {
-        out.write_all(text.as_bytes()).await?;
-        out.flush().await
-    };
-    written.await.context("cannot write the output")
-}
-
-/// What standard error gets at the end: the traceback, as Python would print it, and the limit that struck.
-fn epilogue(outcome: &Outcome) -> String {
-    let mut text = String::new();
-    if let Some(exception) = &outcome.exception {
-        for line in &exception.traceback {
-            text.push_str(line);
-            text.push('\n');
-        }
-        if exception.traceback.is_empty() {
-            text.push_str(&format!("{}: {}\n", exception.name, exception.message));
-        }
-    }
-    if let Some(limit) = outcome.limit {
-        text.push_str(&format!("repltool: ended by the limit on {}\n", name(limit)));
-    }
-    text
-}
-
-fn name(limit: Limit) -> &'static str {
-    match limit {
-        Limit::WallTime => "time (--timeout)",
-        Limit::CpuTime => "cpu time (--max-cpu-time)",
-        Limit::Memory => "memory (--max-memory)",
-        Limit::Output => "output",
-        Limit::Processes => "processes",
-    }
-}
-
-fn exit_code(success: bool, limit: Option<Limit>) -> u8 {
-    match (success, limit) {
-        (true, _) => 0,
-        (false, Some(Limit::WallTime)) => TIMED_OUT,
-        (false, _) => 1,
-    }
-}
-
-async fn delete(client: &Client, session: &SessionId) {
-    let problem = match timeout(DELETE_GRACE, client.delete(session)).await {
+/// Deletes a session of this command.
+pub(super) async fn delete(client: &Client, session: &SessionId) {
+    let problem = match timeout(GRACE, client.delete(session)).await {
         Ok(Ok(())) => return,
         Ok(Err(ClientError::Refused(problem))) if matches!(problem.status, 404 | 410) => return,
         Ok(Err(error)) => error.to_string(),
         Err(_) => "the server does not answer".to_owned(),
     };
     eprintln!("repltool: session {session} could not be deleted, it ends by its idle timeout: {problem}");
-}
-
-/// The signals by which people and programs ask a command to stop.
-struct Stop {
-    interrupt: Signal,
-    terminate: Signal,
-}
-
-impl Stop {
-    fn new() -> anyhow::Result<Self> {
-        let listen = |kind| signal(kind).context("cannot listen for signals");
-        Ok(Self { interrupt: listen(SignalKind::interrupt())?, terminate: listen(SignalKind::terminate())? })
-    }
-
-    /// Waits for one of them, and gives the exit code that belongs to it.
-    async fn requested(&mut self) -> u8 {
-        tokio::select! {
-            _ = self.interrupt.recv() => INTERRUPTED,
-            _ = self.terminate.recv() => TERMINATED,
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use repltool_protocol::event::{Exception, RawJson, Usage};
-
-    use super::*;
-
-    fn outcome(exception: Option<Exception>, limit: Option<Limit>) -> Outcome {
-        Outcome {
-            id: "e1".parse().unwrap(),
-            execution_count: 1,
-            success: false,
-            result: RawJson::null(),
-            result_text: None,
-            exception,
-            exit_code: None,
-            limit,
-            violation: None,
-            truncated: false,
-            state_lost: false,
-            usage: Usage::default(),
-            execution_time_ms: 1,
-            timestamp: String::new(),
-        }
-    }
-
-    #[test]
-    fn exit_codes_tell_failure_from_timeout() {
-        assert_eq!(exit_code(true, None), 0);
-        assert_eq!(exit_code(false, None), 1);
-        assert_eq!(exit_code(false, Some(Limit::Memory)), 1);
-        assert_eq!(exit_code(false, Some(Limit::WallTime)), 124);
-    }
-
-    #[test]
-    fn the_end_names_exception_and_limit() {
-        let exception = |traceback| Exception { name: "StateLost".into(), message: "gone".into(), traceback };
-        assert_eq!(epilogue(&outcome(Some(exception(vec!["a".into(), "b".into()])), None)), "a\nb\n");
-        let told = epilogue(&outcome(Some(exception(vec![])), Some(Limit::Memory)));
-        assert_eq!(told, "StateLost: gone\nrepltool: ended by the limit on memory (--max-memory)\n");
-    }
 }

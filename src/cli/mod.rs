@@ -5,15 +5,24 @@
 //! whether an interpreter can be used (`config check`).
 
 pub mod args;
+mod attach;
 mod config;
 mod connect;
 pub mod doctor;
+mod embedded;
 mod execute;
+mod interactive;
+mod manage;
+mod print;
+mod stop;
+mod table;
 mod token;
 
 use std::process::ExitCode;
 
+use anyhow::Context;
 use args::Client;
+use print::PrintError;
 
 /// How a command prints what it found.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -33,10 +42,31 @@ pub fn run(command: Client) -> ExitCode {
         Client::Execute(args) => execute::run(*args),
         Client::Token(args) => token::run(args).map(|()| ExitCode::SUCCESS),
         Client::Doctor { output } => Ok(doctor::run(output)),
+        Client::Interactive(args) => interactive::run(*args),
+        Client::Create(args) => in_runtime(manage::create(args)),
+        Client::Sessions(args) => in_runtime(manage::sessions(args)),
+        Client::Attach(args) if args.interactive => interactive::run_attached(args),
+        Client::Attach(args) => in_runtime(attach::attach(args)),
+        Client::History(args) => in_runtime(manage::history(args)),
+        Client::Interrupt(args) => in_runtime(manage::interrupt(args)),
+        Client::Restart(args) => in_runtime(manage::restart(args)),
+        Client::Terminate(args) => in_runtime(manage::terminate(args)),
         Client::Config(command) => config::run(command),
     };
     outcome.unwrap_or_else(|error| {
+        if let Some(PrintError::Closed) = error.downcast_ref() {
+            return ExitCode::from(stop::OUTPUT_CLOSED);
+        }
         eprintln!("repltool: {error:#}");
         ExitCode::FAILURE
     })
+}
+
+/// Runs the part of a command that speaks to a server; it gives the exit code.
+fn in_runtime(command: impl Future<Output = anyhow::Result<u8>>) -> anyhow::Result<ExitCode> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("no runtime")?;
+    let outcome = runtime.block_on(command);
+    // Not by dropping it: that would wait for a write to a terminal or pipe that takes nothing.
+    runtime.shutdown_background();
+    outcome.map(ExitCode::from)
 }

@@ -1,10 +1,9 @@
 //! `repltool token`: signs a token with the key of a server on this machine. It asks no server.
 
-use std::io::Write;
-
 use anyhow::Context;
 
 use super::args::Token;
+use super::print::print;
 use crate::config::{self, Overrides};
 use crate::edge::auth::{self, Grant};
 use crate::keys;
@@ -22,5 +21,5 @@ pub(super) fn run(args: Token) -> anyhow::Result<()> {
         audience: config.auth.audience.as_deref(),
     };
     let token = auth::sign(&key, &grant, args.ttl).context("no token can be made")?;
-    writeln!(std::io::stdout(), "{token}").context("the token cannot be printed")
+    Ok(print(&format!("{token}\n"))?)
 }

@@ -25,6 +25,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use repltool_protocol::rest::Language;
+use tokio::io::AsyncReadExt as _;
+use tokio::net::unix::pipe;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 
@@ -77,6 +79,8 @@ pub struct Parts {
     pub store: StoreRoot,
     /// The first of the users of this server, where it may use users of its own.
     pub base_uid: Option<u32>,
+    /// A pipe at whose end the server ends at once, without draining: nobody is left whom it serves.
+    pub leash: Option<OwnedFd>,
 }
 
 /// Why a supervisor ended early.
@@ -104,13 +108,20 @@ const RESTART_PAUSE: Duration = Duration::from_millis(500);
 /// How often deadlines are looked at and emptied cgroups removed.
 const TICK: Duration = Duration::from_millis(250);
 
-/// Runs until SIGTERM or SIGINT, then drains. Returns when every sandbox is gone.
+/// Runs until SIGTERM or SIGINT, then drains; or until the leash ends. Returns when every sandbox is gone.
 ///
 /// # Errors
 /// See [`SupervisorError`]; after the first start of the gateway its loss is no error but a restart.
-pub async fn run(parts: Parts) -> Result<(), SupervisorError> {
+pub async fn run(mut parts: Parts) -> Result<(), SupervisorError> {
+    let leash = parts.leash.take();
     let mut supervisor = Supervisor::new(parts)?;
-    let outcome = supervisor.serve().await;
+    let outcome = tokio::select! {
+        outcome = supervisor.serve() => outcome,
+        () = end_of(leash) => {
+            supervisor.end_gateway().await;
+            Ok(())
+        }
+    };
     supervisor.sandboxes.kill_all().await;
     outcome
 }
@@ -289,6 +300,13 @@ impl Supervisor {
         Ok(())
     }
 
+    async fn end_gateway(&mut self) {
+        if let Some(mut gateway) = self.gateway.take() {
+            gateway.kill();
+            gateway.ended().await;
+        }
+    }
+
     async fn drain(&mut self) -> Result<(), SupervisorError> {
         tracing::info!("draining");
         if let Some(mut gateway) = self.gateway.take() {
@@ -340,6 +358,14 @@ impl Supervisor {
             }
         }
     }
+}
+
+/// Waits for the end of the pipe, or for ever if there is none. Cancel-safe.
+async fn end_of(leash: Option<OwnedFd>) {
+    let Some(leash) = leash else { return std::future::pending().await };
+    let Ok(mut leash) = pipe::Receiver::from_owned_fd(leash) else { return };
+    // What somebody may write to it says nothing.
+    while leash.read(&mut [0; 64]).await.is_ok_and(|length| length > 0) {}
 }
 
 /// Waits until then; for ever if that is never. Cancel-safe.

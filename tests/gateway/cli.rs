@@ -10,14 +10,14 @@ use tokio::process::{Child, Command};
 use crate::harness::{As, Server, binary_as, eventually, in_time, kill, python};
 
 /// The binary with these arguments, and nothing of the tests' environment that would lead it to a server.
-fn repltool(arguments: &[&str]) -> Command {
+pub fn repltool(arguments: &[&str]) -> Command {
     let mut command = Command::from(binary_as(As::Me));
     command.args(arguments).kill_on_drop(true);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
 
-async fn output_of(mut command: Command) -> Output {
+pub async fn output_of(mut command: Command) -> Output {
     in_time("the end of the command", command.output()).await.expect("it runs")
 }
 
@@ -29,7 +29,7 @@ fn execute(server: &Server, arguments: &[&str]) -> Command {
 }
 
 #[track_caller]
-fn assert_output(output: &Output, code: i32, stdout: &str, stderr: &str) {
+pub fn assert_output(output: &Output, code: i32, stdout: &str, stderr: &str) {
     let told = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert_eq!((told.0.as_ref(), told.1.as_ref(), output.status.code()), (stdout, stderr, Some(code)));
 }
@@ -130,8 +130,12 @@ async fn without_a_server_the_message_names_the_next_step() {
     let dir = tempfile::tempdir().expect("a directory");
     let nothing = dir.path().join("nothing");
     let nothing = nothing.to_str().expect("a path");
-    let output = output_of(repltool(&["execute", "-c", "1", "--data-dir", nothing])).await;
-    assert_says(&output, &["no server runs", nothing, "repltool serve", "--url"]);
+    for command in
+        [&["sessions"][..], &["create"], &["history", "abcdefgh"], &["execute", "--session", "abcdefgh", "-c", "1"]]
+    {
+        let output = output_of(repltool(&[command, &["--data-dir", nothing]].concat())).await;
+        assert_says(&output, &["no server runs", nothing, "repltool serve", "--url"]);
+    }
 
     // One that ended without a word leaves its address behind.
     let port = std::net::TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr()).expect("a free port").port();
@@ -145,7 +149,7 @@ async fn without_a_server_the_message_names_the_next_step() {
 }
 
 #[track_caller]
-fn assert_says(output: &Output, parts: &[&str]) {
+pub fn assert_says(output: &Output, parts: &[&str]) {
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(1), &b""[..]), "{said}");
     for part in parts {

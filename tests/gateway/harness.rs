@@ -15,11 +15,13 @@ use tempfile::TempDir;
 
 mod events;
 mod processes;
+mod terminal;
 mod usable;
 
 pub use events::{assert_log, exception, numbered, outcome, printed, told};
 use processes::is_gateway;
 pub use processes::{children, descendants, kill, lives, named_process, running_with};
+pub use terminal::Terminal;
 pub use usable::{assert_usable, exception_name};
 
 /// The longest that anything is waited for. Generous: it tells a hang from a slow machine.

@@ -151,3 +151,11 @@ mod idle;
 
 /// Sessions by the hundred: of each nothing is left, and the server grows by nothing.
 mod churn;
+/// The command line: sessions that stay, from their creation to their end.
+mod commands;
+
+/// The command line: typing into a session, at a terminal and in a pipe.
+mod interactive;
+
+/// The command line: the server of one command, where no other runs.
+mod embedded;

@@ -15,24 +15,33 @@ use crate::harness::{As, Server, assert_log, binary_as, code, descendants, event
 use crate::harness::{send, until_result};
 
 /// What a server has made on its host: processes, with the time of their start, and cgroups.
-struct Footprint {
+pub struct Footprint {
     processes: Vec<(u32, String)>,
     cgroups: String,
 }
 
 impl Footprint {
     fn of(server: &Server) -> Self {
-        let processes = descendants(server.pid()).into_iter().filter_map(|pid| Some((pid, start_of(pid)?))).collect();
-        Self { processes, cgroups: format!("repltool-{}", server.pid()) }
+        Self::below(server.pid())
     }
 
-    async fn assert_no_process_is_left(&self) {
+    /// Of a server with this pid.
+    pub fn below(server: u32) -> Self {
+        let processes = descendants(server).into_iter().filter_map(|pid| Some((pid, start_of(pid)?))).collect();
+        Self { processes, cgroups: format!("repltool-{server}") }
+    }
+
+    pub fn processes(&self) -> usize {
+        self.processes.len()
+    }
+
+    pub async fn assert_no_process_is_left(&self) {
         let gone =
             || async { self.processes.iter().all(|(pid, start)| start_of(*pid).as_ref() != Some(start)).then_some(()) };
         eventually("every process is gone", gone).await;
     }
 
-    fn has_cgroup(&self) -> bool {
+    pub fn has_cgroup(&self) -> bool {
         fn below(folder: &Path, name: &str, depth: usize) -> bool {
             let folders = std::fs::read_dir(folder).into_iter().flatten().flatten();
             let mut folders = folders.filter(|entry| entry.file_type().is_ok_and(|it| it.is_dir()));
