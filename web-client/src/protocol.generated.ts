@@ -2,6 +2,11 @@
 // writes it anew.
 
 /**
+ * A token. It is secret, so it prints as `***`.
+ */
+export type BearerToken = string;
+
+/**
  * Names an execution within its session: 1 to 64 of `[A-Za-z0-9_.-]`, chosen by the client or made by the server.
  *
  * Cheap to clone: the text is shared.
@@ -14,11 +19,6 @@ export type ExecutionId = string;
  * Cheap to clone: the text is shared.
  */
 export type RequestId = string;
-
-/**
- * A token. It is secret, so it prints as `***`.
- */
-export type BearerToken = string;
 
 /**
  * What a client sends.
@@ -110,21 +110,31 @@ id?: RequestId | null, } | { "type": "ping",
 id: RequestId, };
 
 /**
- * An uncaught exception.
+ * The place of an event in its session's log. It only grows during the life of a session; numbers may be skipped.
  */
-export type Exception = {
+export type Seq = number;
+
 /**
- * The name of its class, or one of ours: `StateLost`.
+ * What an execution used, all its processes together.
  */
-name: string,
+export type Usage = {
 /**
- * What it says, at most 64 KiB.
+ * CPU time, user and system, in milliseconds.
  */
-message: string,
+cpu_time_ms: number,
 /**
- * The traceback as lines, cut to the user's frames, at most 64 KiB together.
+ * Highest memory use during the execution, in bytes.
  */
-traceback: Array<string>, };
+peak_memory_bytes: number,
+/**
+ * Bytes of both streams that were kept.
+ */
+output_bytes: number, };
+
+/**
+ * The limits that can end an execution.
+ */
+export type Limit = "wall_time" | "cpu_time" | "memory" | "output" | "processes";
 
 /**
  * Who refused what was tried.
@@ -149,26 +159,21 @@ detail: string,
 layer: ViolationLayer, };
 
 /**
- * What an execution used, all its processes together.
+ * An uncaught exception.
  */
-export type Usage = {
+export type Exception = {
 /**
- * CPU time, user and system, in milliseconds.
+ * The name of its class, or one of ours: `StateLost`.
  */
-cpu_time_ms: number,
+name: string,
 /**
- * Highest memory use during the execution, in bytes.
+ * What it says, at most 64 KiB.
  */
-peak_memory_bytes: number,
+message: string,
 /**
- * Bytes of both streams that were kept.
+ * The traceback as lines, cut to the user's frames, at most 64 KiB together.
  */
-output_bytes: number, };
-
-/**
- * The limits that can end an execution.
- */
-export type Limit = "wall_time" | "cpu_time" | "memory" | "output" | "processes";
+traceback: Array<string>, };
 
 /**
  * How an execution ended: all of ExecutionResult but its two texts and its displays, which the log holds as events.
@@ -237,19 +242,14 @@ timestamp: string, };
 export type StreamName = "stdout" | "stderr";
 
 /**
- * What became of a session's variables in a recovery.
- */
-export type Recovered = "replayed" | "empty";
-
-/**
- * Why a `status` event was told.
- */
-export type StatusReason = "restarted" | "limit" | "idle_timeout" | "recovered" | "terminated" | "storage_full";
-
-/**
  * Whether a session can be used.
  */
 export type SessionStatus = "active" | "idle" | "terminated" | "error";
+
+/**
+ * What became of a session's variables in a recovery.
+ */
+export type Recovered = "replayed" | "empty";
 
 /**
  * What the interpreter does.
@@ -257,9 +257,9 @@ export type SessionStatus = "active" | "idle" | "terminated" | "error";
 export type ExecutionState = "starting" | "idle" | "busy";
 
 /**
- * The place of an event in its session's log. It only grows during the life of a session; numbers may be skipped.
+ * Why a `status` event was told.
  */
-export type Seq = number;
+export type StatusReason = "restarted" | "limit" | "idle_timeout" | "recovered" | "terminated" | "storage_full";
 
 /**
  * An event with its place in the log; on the wire one flat object with `type` and `seq`.
@@ -339,17 +339,9 @@ reason: StatusReason | null,
 recovered?: Recovered | null, });
 
 /**
- * A wrong field.
+ * What went wrong, for programs.
  */
-export type FieldError = {
-/**
- * Its path, for example `resource_limits.max_memory_mb`.
- */
-field: string,
-/**
- * What is wrong with it.
- */
-message: string, };
+export type ProblemCode = "invalid_request" | "unauthorized" | "forbidden" | "not_found" | "method_not_allowed" | "busy" | "conflict" | "gone" | "precondition_failed" | "too_large" | "unsupported_media_type" | "range_not_satisfiable" | "misdirected_request" | "session_limit" | "rate_limited" | "expression_limit" | "internal" | "sandbox_unavailable" | "draining" | "storage_full";
 
 /**
  * What could stand at the cursor.
@@ -400,21 +392,16 @@ status: CompletenessStatus,
 indent: string, };
 
 /**
- * Names a session: `^[a-zA-Z0-9]{8,32}$`. The server makes 22 characters, 131 random bits.
- *
- * Cheap to clone: the text is shared.
- */
-export type SessionId = string;
-
-/**
  * The languages of sessions. `shell` is a synonym of `bash` and is shown as it was given.
  */
 export type Language = "python" | "javascript" | "bash" | "shell";
 
 /**
- * How much the sandbox allows.
+ * Names a session: `^[a-zA-Z0-9]{8,32}$`. The server makes 22 characters, 131 random bits.
+ *
+ * Cheap to clone: the text is shared.
  */
-export type SandboxMode = "strict" | "standard" | "relaxed";
+export type SessionId = string;
 
 /**
  * What a session may use. Each field has its own default and bounds.
@@ -436,6 +423,11 @@ max_output_size: number,
  * Executions in the life of the session.
  */
 max_expressions: number, };
+
+/**
+ * How much the sandbox allows.
+ */
+export type SandboxMode = "strict" | "standard" | "relaxed";
 
 /**
  * A session as its owner sees it.
@@ -491,9 +483,17 @@ last_seq: number,
 expires_at: string | null, };
 
 /**
- * What went wrong, for programs.
+ * A wrong field.
  */
-export type ProblemCode = "invalid_request" | "unauthorized" | "forbidden" | "not_found" | "method_not_allowed" | "busy" | "conflict" | "gone" | "precondition_failed" | "too_large" | "unsupported_media_type" | "range_not_satisfiable" | "misdirected_request" | "session_limit" | "rate_limited" | "expression_limit" | "internal" | "sandbox_unavailable" | "draining" | "storage_full";
+export type FieldError = {
+/**
+ * Its path, for example `resource_limits.max_memory_mb`.
+ */
+field: string,
+/**
+ * What is wrong with it.
+ */
+message: string, };
 
 /**
  * Messages that belong to one socket and not to the log.
@@ -718,6 +718,300 @@ execution_time_ms: number,
  * When it started, RFC 3339 in UTC.
  */
 timestamp: string, };
+
+/**
+ * Body of `POST /execute`: the fields of [`SessionConfig`] and those of [`ExecutionRequest`] but `session_id`. They
+ * stand here once more because a flattened type could not refuse unknown fields.
+ */
+export type OneShotRequest = {
+/**
+ * Programming language.
+ */
+language: Language,
+/**
+ * Sandbox level.
+ */
+sandbox_mode?: SandboxMode,
+/**
+ * Environment variables of the interpreter.
+ */
+environment?: { [key in string]: string },
+/**
+ * A path inside the session's own directory, made if it is not there.
+ */
+working_directory?: string,
+/**
+ * What the session may use.
+ */
+resource_limits?: SomeLimits,
+/**
+ * Code to run, in characters.
+ */
+code: string,
+/**
+ * Wall-clock limit, from the start of the execution.
+ */
+timeout_ms?: number,
+/**
+ * The client's own name for the execution, in its events and its result.
+ */
+execution_id?: ExecutionId,
+/**
+ * What the program reads from standard input; without it, end of file.
+ */
+stdin?: string, };
+
+/**
+ * The bounds of a number, and what it is if nobody says.
+ */
+export type Bounds = {
+/**
+ * The least.
+ */
+min: number,
+/**
+ * The most.
+ */
+max: number,
+/**
+ * If nobody says.
+ */
+default: number, };
+
+/**
+ * The bounds of [`ResourceLimits`].
+ */
+export type ResourceBounds = {
+/**
+ * Seconds.
+ */
+max_cpu_time: Bounds,
+/**
+ * MiB.
+ */
+max_memory_mb: Bounds,
+/**
+ * Bytes.
+ */
+max_output_size: Bounds,
+/**
+ * Executions.
+ */
+max_expressions: Bounds, };
+
+/**
+ * How much of anything there may be.
+ */
+export type ServerLimits = {
+/**
+ * What a session may ask for itself.
+ */
+resource_limits: ResourceBounds,
+/**
+ * Milliseconds of one execution.
+ */
+timeout_ms: Bounds,
+/**
+ * Characters of one execution's code; at least 1.
+ */
+max_code_chars: number,
+/**
+ * Bytes of a request body and of a WebSocket message.
+ */
+max_message_bytes: number,
+/**
+ * Bytes of one file, and of all files of a session.
+ */
+max_file_bytes: number,
+/**
+ * The largest `limit` of a list.
+ */
+max_page: number,
+/**
+ * Executions that may wait in one session.
+ */
+queue: number,
+/**
+ * Seconds without use until a session ends.
+ */
+idle_timeout_s: number,
+/**
+ * Seconds without an execution until a session is shown as `idle`.
+ */
+idle_after_s: number,
+/**
+ * Seconds that a session stays readable after its idle timeout.
+ */
+keep_ended_s: number,
+/**
+ * Sessions of all subjects together.
+ */
+max_sessions: number,
+/**
+ * Sessions of one subject.
+ */
+max_sessions_per_subject: number, };
+
+/**
+ * A language that sessions can have.
+ */
+export type LanguageSupport = {
+/**
+ * Its name.
+ */
+name: Language,
+/**
+ * Other names for it.
+ */
+synonyms: Array<Language>,
+/**
+ * The interpreter: `CPython`, `Node.js` or `GNU Bash`.
+ */
+interpreter: string,
+/**
+ * What that says its version is, for example `3.11.2`.
+ */
+version: string,
+/**
+ * The least `max_memory_mb` with which it starts.
+ */
+min_memory_mb: number, };
+
+/**
+ * One layer of the sandbox.
+ */
+export type SandboxLayer = {
+/**
+ * As `repltool doctor` names it, for example `seccomp`.
+ */
+name: string,
+/**
+ * Whether it was put up and stood.
+ */
+active: boolean, };
+
+/**
+ * A level that sessions can have.
+ */
+export type ModeSupport = {
+/**
+ * Its name.
+ */
+name: SandboxMode,
+/**
+ * The scopes that a token needs to create a session of it.
+ */
+scopes: Array<string>,
+/**
+ * Processes and threads of one session.
+ */
+max_processes: number, };
+
+/**
+ * The sandbox as it was found when the server started.
+ */
+export type SandboxSupport = {
+/**
+ * `A`: every wall stands, and Linux holds memory and processes of a session together. `B`: every wall stands, the
+ * server watches the memory.
+ */
+tier: string,
+/**
+ * Each layer, and whether it is there.
+ */
+layers: Array<SandboxLayer>,
+/**
+ * Levels that sessions can have.
+ */
+modes: Array<ModeSupport>, };
+
+/**
+ * Body of `GET /capabilities`.
+ */
+export type Capabilities = {
+/**
+ * Version of the server.
+ */
+version: string,
+/**
+ * Subprotocol of its WebSockets.
+ */
+protocol: string,
+/**
+ * Languages whose interpreter was found.
+ */
+languages: Array<LanguageSupport>,
+/**
+ * What stands around each session.
+ */
+sandbox: SandboxSupport,
+/**
+ * How much of anything there may be.
+ */
+limits: ServerLimits, };
+
+/**
+ * What a subject has.
+ */
+export type MeUsage = {
+/**
+ * Sessions, also those that have ended and can still be read.
+ */
+sessions: number,
+/**
+ * Sockets and streams.
+ */
+sockets: number,
+/**
+ * Requests that may come at once after this one; null if they are not limited.
+ */
+requests_left: number | null, };
+
+/**
+ * What a subject may have.
+ */
+export type MeLimits = {
+/**
+ * Sessions at once.
+ */
+sessions: number,
+/**
+ * Sockets and streams at once.
+ */
+sockets: number,
+/**
+ * Requests in a minute, and messages of each socket; null if they are not limited.
+ */
+requests_per_minute: number | null,
+/**
+ * How many of them may come at once; null if they are not limited.
+ */
+burst: number | null, };
+
+/**
+ * Body of `GET /me`: the caller.
+ */
+export type Me = {
+/**
+ * Claim `sub` of the token: the owner of what it creates.
+ */
+subject: string,
+/**
+ * What the token may be used for, implied scopes included.
+ */
+scopes: Array<string>,
+/**
+ * When the token expires, RFC 3339 in UTC.
+ */
+expires_at: string,
+/**
+ * What the subject may have.
+ */
+limits: MeLimits,
+/**
+ * What it has.
+ */
+usage: MeUsage, };
 
 /**
  * A past execution.
