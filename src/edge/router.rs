@@ -217,10 +217,7 @@ async fn route(connection: Arc<Connection>, request: Request<RequestBody>) -> Re
         }
     };
     let token = auth::bearer(request.headers()).and_then(|token| token.ok_or(AuthError::Missing));
-    let principal = match scope {
-        Some(scope) => admit(shared, token, scope)?,
-        None => authenticate(shared, token)?,
-    };
+    let principal = admit(shared, token, scope)?;
     let call = Call { connection, principal, request };
     match endpoint {
         Endpoint::CreateSession => rest::create(call).await,
@@ -248,16 +245,14 @@ async fn route(connection: Arc<Connection>, request: Request<RequestBody>) -> Re
 ///
 /// # Errors
 /// `unauthorized` or `forbidden`.
-pub(super) fn admit(shared: &Shared, token: Result<&str, AuthError>, scope: Scope) -> Result<Principal, Fault> {
-    let principal = authenticate(shared, token)?;
-    require(&principal, scope)?;
-    Ok(principal)
-}
-
-fn authenticate(shared: &Shared, token: Result<&str, AuthError>) -> Result<Principal, AuthError> {
-    token.and_then(|token| shared.auth.verify(token)).inspect_err(|error| {
+pub(super) fn admit(shared: &Shared, token: Result<&str, AuthError>, scope: Option<Scope>) -> Result<Principal, Fault> {
+    let principal = token.and_then(|token| shared.auth.verify(token)).inspect_err(|error| {
         tracing::warn!(reason = %error, "authentication failed");
-    })
+    })?;
+    if let Some(scope) = scope {
+        require(&principal, scope)?;
+    }
+    Ok(principal)
 }
 
 /// Whether the principal has the scope.

@@ -105,7 +105,7 @@ async fn attach(
     scope: Scope,
 ) -> Result<Attachment, Fault> {
     let shared = &connection.shared;
-    let principal = router::admit(shared, token(request.headers(), offer), scope)?;
+    let principal = router::admit(shared, token(request.headers(), offer), Some(scope))?;
     if shared.drain.is_cancelled() {
         return Err(Fault::new(ProblemCode::Draining, "the server is about to stop; connect again"));
     }
