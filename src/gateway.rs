@@ -207,7 +207,12 @@ impl RunMark {
         }
     }
 
+    /// A mark that stands is left: written anew it would be empty for a moment, and a death in it would make every log
+    /// doubtful.
     fn begin(&self) -> std::io::Result<()> {
+        if std::fs::read_to_string(&self.path).is_ok_and(|boot_id| boot_id == self.boot_id) {
+            return Ok(());
+        }
         std::fs::write(&self.path, &self.boot_id)?;
         std::fs::File::open(&self.path)?.sync_all()
     }
@@ -218,5 +223,27 @@ impl RunMark {
             rustix::fs::syncfs(std::fs::File::open(folder)?)?;
         }
         std::fs::remove_file(&self.path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mark_that_stands_is_not_written_anew() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mark = RunMark::new(folder.path(), "this boot");
+        assert_eq!(mark.tail(), Tail::Trusted, "an orderly end");
+        mark.begin().expect("marked");
+        let file = std::fs::File::options().write(true).open(&mark.path).expect("a file");
+        file.set_modified(std::time::UNIX_EPOCH).expect("an old file");
+        mark.begin().expect("marked");
+        assert_eq!(file.metadata().and_then(|it| it.modified()).expect("a time"), std::time::UNIX_EPOCH);
+        assert_eq!(mark.tail(), Tail::Trusted, "only processes died");
+        let next = RunMark::new(folder.path(), "the next boot");
+        assert_eq!(next.tail(), Tail::Doubtful);
+        next.begin().expect("marked");
+        assert_eq!((next.tail(), mark.tail()), (Tail::Trusted, Tail::Doubtful));
     }
 }

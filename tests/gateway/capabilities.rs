@@ -1,6 +1,5 @@
 //! What the server says of itself, compared with what it does.
 
-use repltool_protocol::event::StreamName;
 use repltool_protocol::rest::capabilities::Bounds;
 use repltool_protocol::rest::{Language, ProblemCode};
 use serde_json::json;
@@ -128,7 +127,7 @@ async fn capabilities_agree_with_the_host() {
         let printed = run(&client, &id, code).await.output;
         let name: Language = serde_json::from_value(json!(language)).expect("a language");
         let support = told.languages.iter().find(|it| it.name == name).expect("it is offered");
-        assert_eq!(support.version, printed.trim_end(), "{language} {:?}", StreamName::Stdout);
+        assert_eq!(support.version, printed.trim_end(), "{language}");
     }
     // The layers are those that `doctor` finds.
     let doctor = super::harness::binary_as(As::Me).args(["doctor", "--output", "json"]).output().expect("doctor runs");

@@ -91,7 +91,7 @@ async fn targets_have_four_forms_and_two_are_answered() {
     for (target, status) in [
         ("/readyz".to_owned(), 200),
         (format!("http://{address}/readyz"), 200),
-        (format!("HTTP://LOCALHOST/readyz?x"), 200),
+        ("HTTP://LOCALHOST/readyz?x".to_owned(), 200),
         (format!("http://{address}"), 404),
         (format!("http://x@{address}/readyz"), 400),
         ("http://evil.example/readyz".to_owned(), 421),

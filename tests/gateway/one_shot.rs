@@ -176,11 +176,12 @@ async fn a_one_shot_reads_what_it_was_given_and_then_the_end() {
     }
     let asks = client.one_shot(&one_shot("python", "input('name? ')", json!({}))).await.expect("a result");
     assert_eq!((exception_name(&asks), asks.output.as_str()), ("EOFError", "name? "));
-    for (language, code) in
-        [("bash", "read -r x || echo ended"), ("javascript", "require('fs').readFileSync(0).length")]
-    {
-        let result = in_time(code, client.one_shot(&one_shot(language, code, json!({})))).await.expect("a result");
-        assert!(result.success && !result.output.contains("undefined"), "{result:?}");
+    for (language, code, output, result) in [
+        ("bash", "read -r x || echo ended", "ended\n", "null"),
+        ("javascript", "require('fs').readFileSync(0).length", "", "0"),
+    ] {
+        let told = in_time(code, client.one_shot(&one_shot(language, code, json!({})))).await.expect("a result");
+        assert_eq!((told.success, told.output.as_str(), told.result.0.get()), (true, output, result), "{told:?}");
     }
 }
 
