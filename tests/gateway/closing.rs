@@ -51,7 +51,9 @@ async fn a_log_that_cannot_be_read_closes_with_1011() {
     output.sort();
     assert!(output.len() > 1, "{output:?}");
     std::fs::remove_file(&output[0]).expect("the output is there");
-    std::os::unix::fs::symlink(&output[0], &output[0]).expect("a link that leads nowhere");
+    // Relative, since the gateway sees other paths than the host.
+    let name = output[0].file_name().expect("a name");
+    std::os::unix::fs::symlink(name, &output[0]).expect("a link to itself");
     let mut socket = open_as(&server, &format!("{}?after=0", path_of(&id)), &local_token(&server)).await.expect("open");
     assert_eq!(socket.close_code().await, Some(1011));
     // What is not in that file is told.
@@ -74,13 +76,6 @@ async fn a_full_store_refuses_new_sessions_with_1013() {
     assert_refused(&server, new, 507, ProblemCode::StorageFull, CloseCode::Overloaded).await;
     client.delete(&ids[0]).await.expect("deleted");
     eventually("there is room again", || async { open_as(&server, new, &local_token(&server)).await.ok() }).await;
-}
-
-#[tokio::test]
-async fn an_interpreter_that_does_not_start_refuses_with_1013() {
-    let server = Server::start_with(As::Me, &allowing_pages("[runtimes]\nbash = \"/bin/false\"\n")).await;
-    let new = "/api/v1/ws?language=bash";
-    assert_refused(&server, new, 503, ProblemCode::SandboxUnavailable, CloseCode::Overloaded).await;
 }
 
 #[tokio::test]
