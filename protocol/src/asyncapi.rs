@@ -105,7 +105,8 @@ fn messages(generator: &mut SchemaGenerator) -> Map<String, Value> {
         let Some(mut frames) = generator.definitions_mut().shift_remove(definition) else { continue };
         let common = frames["properties"].take();
         for mut payload in frames["oneOf"].as_array_mut().map(std::mem::take).unwrap_or_default() {
-            let Some(kind) = payload.pointer("/properties/type/const").and_then(Value::as_str).map(str::to_owned) else {
+            let Some(kind) = payload.pointer("/properties/type/const").and_then(Value::as_str).map(str::to_owned)
+            else {
                 continue;
             };
             join(&mut payload, &common);
@@ -117,8 +118,7 @@ fn messages(generator: &mut SchemaGenerator) -> Map<String, Value> {
             if let Some(payload) = payload.as_object_mut() {
                 payload.shift_remove("description");
             }
-            let message =
-                json!({ "name": kind, "title": kind, "summary": summary, "tags": [{ "name": direction }], "payload": payload });
+            let message = json!({ "name": kind, "title": kind, "summary": summary, "tags": [{ "name": direction }], "payload": payload });
             messages.insert(kind, message);
         }
     }
@@ -216,8 +216,6 @@ fn limits() -> Value {
 }
 
 fn close_codes() -> Value {
-    let described = |code: CloseCode| {
-        json!({ "code": code.code(), "name": format!("{code:?}"), "because": code.reason(), "may_retry": code.may_retry() })
-    };
+    let described = |code: CloseCode| json!({ "code": code.code(), "name": format!("{code:?}"), "because": code.reason(), "may_retry": code.may_retry() });
     CloseCode::ALL.map(described).into()
 }

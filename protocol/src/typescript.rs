@@ -75,7 +75,11 @@ fn constants() -> String {
         text.push_str(&format!("\n/** {doc} */\nexport const {name} = {value};\n"));
     };
     put("The subprotocol every client must offer.", "SUBPROTOCOL", format!("{SUBPROTOCOL:?}"));
-    put("A page puts its token into a second subprotocol that begins so.", "BEARER_PREFIX", format!("{BEARER_PREFIX:?}"));
+    put(
+        "A page puts its token into a second subprotocol that begins so.",
+        "BEARER_PREFIX",
+        format!("{BEARER_PREFIX:?}"),
+    );
     put("The largest message, in bytes.", "MAX_MESSAGE_BYTES", MAX_MESSAGE_BYTES.to_string());
     put("The longest code of one execution, in code points.", "MAX_CODE_CHARS", MAX_CODE_CHARS.to_string());
     put("Every `type` of what a client sends.", "CLIENT_FRAME_TYPES", list(&ClientFrame::TYPES));

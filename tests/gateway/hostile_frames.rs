@@ -77,7 +77,8 @@ impl Stage {
 }
 
 async fn attach(server: &Server, id: &SessionId) -> Raw {
-    let mut socket = open_as(server, &format!("/api/v1/sessions/{id}/ws"), &local_token(server)).await.expect("a socket");
+    let mut socket =
+        open_as(server, &format!("/api/v1/sessions/{id}/ws"), &local_token(server)).await.expect("a socket");
     socket.next_of("ready").await;
     socket
 }

@@ -75,7 +75,7 @@ mod frames;
 mod hostile_frames;
 
 /// What a socket is refused: with a code, the id, and the field.
-mod problems;
+mod socket_refusals;
 
 /// Fresh tokens on open sockets.
 mod renewal;

@@ -75,7 +75,11 @@ async fn a_thousand_sockets_get_every_event_of_one_session() {
     sockets[SOCKETS - 1].send_text(r#"{"type":"terminate"}"#).await.expect("sent");
     let codes = join_all(sockets.iter_mut().map(until_closed)).await;
     assert!(codes.iter().all(|code| *code == Some(1000)), "{codes:?}");
-    println!("attach {attach:?}, memory {} KiB a socket, events {spread:?}, end {:?}", memory / SOCKETS as u64, begin.elapsed());
+    println!(
+        "attach {attach:?}, memory {} KiB a socket, events {spread:?}, end {:?}",
+        memory / SOCKETS as u64,
+        begin.elapsed()
+    );
     // Two buffers of 4 KiB and a little more; what a socket would queue for itself would show here.
     assert!(memory / (SOCKETS as u64) < 64, "{memory} KiB");
 }
@@ -121,7 +125,10 @@ async fn after_is_a_place_in_the_log_in_all_its_forms() {
     }
     let result = run(&client, &id, "print('two')").await;
     let mut new = Vec::new();
-    while new.last().is_none_or(|it: &LoggedEvent| !matches!(&it.event, Event::Result(it) if it.id == result.execution_id)) {
+    while new
+        .last()
+        .is_none_or(|it: &LoggedEvent| !matches!(&it.event, Event::Result(it) if it.id == result.execution_id))
+    {
         new.push(event(&mut all).await);
     }
     let new: Vec<u64> = new.iter().map(|it| it.seq.0).collect();
@@ -129,9 +136,11 @@ async fn after_is_a_place_in_the_log_in_all_its_forms() {
         assert_eq!(numbers(&mut socket, new[new.len() - 1]).await, [expected, &new].concat(), "{query}");
     }
     let big = format!("?after={}0", u64::MAX);
-    for query in ["?after=", "?after=-1", "?after=x", "?after=1.5", "?after=%00", "?after=1&after=1", "?after=+1", &big] {
+    for query in ["?after=", "?after=-1", "?after=x", "?after=1.5", "?after=%00", "?after=1&after=1", "?after=+1", &big]
+    {
         for path in [format!("{path}{query}"), format!("/api/v1/ws{query}&language=python")] {
-            let problem = open_as(&server, &path, &token).await.expect_err("no socket").problem(ProblemCode::InvalidRequest);
+            let problem =
+                open_as(&server, &path, &token).await.expect_err("no socket").problem(ProblemCode::InvalidRequest);
             assert_eq!(problem.errors[0].field, "after", "{path}");
         }
     }
@@ -142,7 +151,9 @@ async fn after_is_a_place_in_the_log_in_all_its_forms() {
 async fn a_socket_that_creates_a_session_begins_where_it_asks_to() {
     let server = Server::start().await;
     let token = local_token(&server);
-    for query in ["language=python", "language=python&after=0", "language=python&after=1000000", "after=7&language=bash"] {
+    for query in
+        ["language=python", "language=python&after=0", "language=python&after=1000000", "after=7&language=bash"]
+    {
         let mut socket = open_as(&server, &format!("/api/v1/ws?{query}"), &token).await.expect("a socket");
         socket.next_of("ready").await;
         let code = if query.ends_with("bash") { "echo $((6 * 7))" } else { "print(6 * 7)" };

@@ -153,6 +153,7 @@ async fn a_streamed_execution_ends_with_its_token_and_goes_on_by_itself() {
     assert!(last.contains("Stream"), "no result: {last}");
     let mut socket = owner.attach(&id, None).await.expect("a socket");
     while !matches!(in_time("output", socket.receive()).await.expect("readable"), Received::Frame(it) if format!("{it:?}").contains("Stream"))
-    {}
+    {
+    }
     owner.interrupt(&id, None).await.expect("accepted");
 }

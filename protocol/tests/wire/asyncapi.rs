@@ -30,7 +30,8 @@ fn document() -> Value {
 #[test]
 fn the_document_is_valid_asyncapi() {
     let specification = jsonschema::validator_for(&read_json(SPECIFICATION)).unwrap();
-    let faults: Vec<_> = specification.iter_errors(&document()).map(|it| format!("{}: {it}", it.instance_path())).collect();
+    let faults: Vec<_> =
+        specification.iter_errors(&document()).map(|it| format!("{}: {it}", it.instance_path())).collect();
     assert!(faults.is_empty(), "{faults:#?}");
     let mut wrong = document();
     wrong["channels"]["session"]["address"] = json!(5);

@@ -167,7 +167,9 @@ pub(super) fn name(frame: &ClientFrame) -> Option<String> {
     match frame {
         ClientFrame::Execute { id, .. } => Some(id.to_string()),
         ClientFrame::Interrupt { id } => id.as_ref().map(ToString::to_string),
-        ClientFrame::Restart { id } | ClientFrame::Terminate { id } | ClientFrame::Auth { id, .. } => id.as_ref().map(ToString::to_string),
+        ClientFrame::Restart { id } | ClientFrame::Terminate { id } | ClientFrame::Auth { id, .. } => {
+            id.as_ref().map(ToString::to_string)
+        }
         ClientFrame::Complete { id, .. }
         | ClientFrame::Inspect { id, .. }
         | ClientFrame::IsComplete { id, .. }

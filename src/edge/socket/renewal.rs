@@ -40,9 +40,9 @@ impl Socket<'_> {
             return Err(Fault::new(ProblemCode::Forbidden, "the token is of another subject; open another socket"));
         }
         // Whoever sees everybody's sessions may lose the right to.
-        shared.session(&principal, self.attachment.handle.identity().id.as_str()).map_err(|_| {
-            Fault::new(ProblemCode::Forbidden, "the token does not reach the session of this socket")
-        })?;
+        shared
+            .session(&principal, self.attachment.handle.identity().id.as_str())
+            .map_err(|_| Fault::new(ProblemCode::Forbidden, "the token does not reach the session of this socket"))?;
         Ok(principal)
     }
 }
