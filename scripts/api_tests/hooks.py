@@ -79,9 +79,7 @@ def before_call(context, case, kwargs):
 def choose_path(case, operation):
     is_followed_up = case.meta and case.meta.phase.name == TestPhase.STATEFUL
     if not is_followed_up or case.path_parameters.get("id") not in created:
-        # Only a shell cannot run code with NUL in it.
-        has_nul = isinstance(case.body, dict) and "\0" in str(case.body.get("code"))
-        language = "python" if has_nul else next(languages)
+        language = next(languages)
         case.path_parameters["id"] = fresh(language) if operation == "deleteSession" else session(language)
         if operation == "readFile" and next(turns) % 2:
             case.path_parameters["path"] = FILE
@@ -108,6 +106,9 @@ def choose_body(case, operation):
         body["session_id"] = case.path_parameters["id"]
     if operation == "execute":
         body["timeout_ms"] = min(body.get("timeout_ms") or PATIENCE_MS, PATIENCE_MS)
+    if isinstance(body.get("code"), str):
+        # A shell cannot run code with NUL in it, and of which language the session is stands elsewhere.
+        body["code"] = body["code"].replace("\0", " ")
     if isinstance(body.get("cursor"), int) and isinstance(body.get("code"), str):
         body["cursor"] = min(body["cursor"], len(body["code"]))
 
