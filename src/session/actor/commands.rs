@@ -71,6 +71,7 @@ impl Actor {
 
     fn interrupt(&mut self, id: Option<&ExecutionId>) {
         self.touch();
+        self.publish();
         let runs = self.book.running();
         match id {
             Some(id) if runs != Some(id) => {

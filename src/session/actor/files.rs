@@ -41,6 +41,7 @@ impl Actor {
             return;
         }
         self.touch();
+        self.publish();
         self.files.waiting.push_back((ask, asker, Instant::now() + PATIENCE));
         self.ask_files();
         if self.kernel.is_none() {

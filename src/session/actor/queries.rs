@@ -46,6 +46,7 @@ impl Actor {
             let _ = asker.send(Err(Refusal::NoTime));
         } else {
             self.touch();
+            self.publish();
             self.queries.push_back(Waiting { query, asker, until: Instant::now() + PATIENCE });
             self.start_next();
         }

@@ -99,6 +99,7 @@ impl Actor {
             return Err(Refusal::StdinFull);
         }
         self.touch();
+        self.publish();
         self.feed_text(&input.text, input.end);
         Ok(())
     }
