@@ -239,7 +239,9 @@ def until(ready, process):
 
 
 def answers(address, path):
-    host, port = address.rsplit(":", 1)
+    host, _, port = address.rpartition(":")
+    if not host:
+        return False
     try:
         with socket.create_connection((host, int(port)), timeout=5) as connection:
             connection.sendall(f"GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n".encode())
@@ -256,8 +258,9 @@ def start(args, book):
             url = data / "url"
             command = [str(args.binary), "serve", "--listen", "127.0.0.1:0", "--metrics-addr", "127.0.0.1:0"]
             command += ["--data-dir", str(data)]
-            ours = started(command, lambda: url.exists() and answers(url.read_text().removeprefix("http://"), "/readyz"))
-            again = started(command, lambda: url.exists() and answers(url.read_text().removeprefix("http://"), "/readyz"))
+            # The file may be there before its line is.
+            is_ready = lambda: url.exists() and answers(url.read_text().removeprefix("http://"), "/readyz")
+            ours, again = started(command, is_ready), started(command, is_ready)
             with socket.socket() as probe:
                 probe.bind(("127.0.0.1", 0))
                 port = probe.getsockname()[1]
@@ -322,13 +325,15 @@ class Book:
         entry["floor"].append(floor)
 
     def show(self):
-        print(f"{'':36} {'median':>10} {'smallest':>10} {'largest':>10} {'floor':>10} {'ratio':>7}")
+        """Prints what has come since the last time."""
         for name, entry in self.figures.items():
+            if "ratio" in entry:
+                continue
             ratios = [ours / floor for ours, floor in zip(entry["ours"], entry["floor"])]
             entry["ratio"] = statistics.median(ratios)
             values = [statistics.median(entry["ours"]), min(entry["ours"]), max(entry["ours"])]
             values.append(statistics.median(entry["floor"]))
-            print(f"{name:36} {' '.join(f'{value:10.1f}' for value in values)} {entry['ratio']:7.2f}  {entry['unit']}")
+            print(f"{name:36} {' '.join(f'{value:10.1f}' for value in values)} {entry['ratio']:7.2f}  {entry['unit']}", flush=True)
 
 
 def main():
@@ -341,9 +346,10 @@ def main():
     p.add_argument("--json", type=Path)
     args = p.parse_args()
     book = Book()
+    print(f"{'':36} {'median':>10} {'smallest':>10} {'largest':>10} {'floor':>10} {'ratio':>7}")
     for part in args.only.split(","):
         parts[part](args, book)
-    book.show()
+        book.show()
     if args.json:
         args.json.write_text(json.dumps(book.figures, indent=1), encoding="utf-8")
 
