@@ -279,14 +279,17 @@ fn reachable(address: SocketAddr) -> SocketAddr {
     }
 }
 
+/// Writes a file of this user's alone, in one step: nobody reads a part of it.
 fn write_private(path: &Path, text: &str) -> anyhow::Result<()> {
+    let new = path.with_extension("new");
     let write = || -> std::io::Result<()> {
-        match std::fs::remove_file(path) {
+        match std::fs::remove_file(&new) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
-        let mut file = OpenOptions::new().create_new(true).write(true).mode(0o600).open(path)?;
-        file.write_all(text.as_bytes())
+        let mut file = OpenOptions::new().create_new(true).write(true).mode(0o600).open(&new)?;
+        file.write_all(text.as_bytes())?;
+        std::fs::rename(&new, path)
     };
     write().with_context(|| format!("cannot write {}", path.display()))
 }
