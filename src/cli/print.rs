@@ -49,7 +49,7 @@ pub(super) struct Screen {
     stderr: tokio::io::Stderr,
     /// Whether the session goes on after an execution, so that the loss of its variables matters.
     goes_on: bool,
-    /// Whether the loss was told, so that the fresh interpreter is no news.
+    /// Whether a loss was told, so that its second mention is no news.
     loss_told: bool,
     at_line_start: bool,
 }
@@ -95,20 +95,25 @@ impl Screen {
             Event::Result(outcome) => {
                 let value = outcome.result_text.iter().map(|text| (Stdout, format!("{text}\n").into()));
                 let mut pieces: Vec<_> = value.chain([(Stderr, epilogue(outcome).into())]).collect();
-                self.loss_told = outcome.state_lost && self.goes_on;
-                if self.loss_told {
+                if outcome.state_lost && self.is_news_of_loss() {
                     pieces.push((Stderr, "repltool: the interpreter was replaced; its variables are gone\n".into()));
                 }
                 pieces
             }
             Event::Status { reason: Some(reason), recovered, .. } if self.goes_on => {
-                if std::mem::take(&mut self.loss_told) && *reason == StatusReason::Restarted {
+                if *reason == StatusReason::Restarted && !self.is_news_of_loss() {
                     return Vec::new();
                 }
                 vec![(Stderr, format!("repltool: {}\n", in_words(*reason, *recovered)).into())]
             }
             Event::Queued { .. } | Event::Started { .. } | Event::Status { .. } => Vec::new(),
         }
+    }
+
+    /// The loss of an interpreter is in a result and in a status, one after the other: only the first is news.
+    fn is_news_of_loss(&mut self) -> bool {
+        self.loss_told = !self.loss_told && self.goes_on;
+        self.loss_told
     }
 
     /// Prints to standard output.

@@ -105,7 +105,7 @@ async fn attach_shows_what_happens_from_now_on_or_from_any_event() {
     let mut whole = client_of(&server, &["attach", id, "--from-start", "--output", "json"]).spawn().expect("it starts");
     let mut whole_lines = lines_of(&mut whole);
     let first: Value = serde_json::from_str(&line(&mut whole_lines).await).expect("an event");
-    assert_eq!((&first["type"], &first["seq"]), (&json!("status"), &json!(1)));
+    assert_eq!((&first["type"], &first["seq"]), (&json!("queued"), &json!(1)));
     let mut later = client_of(&server, &["attach", id]).spawn().expect("it starts");
     let mut later_lines = lines_of(&mut later);
     // Nothing tells from outside when it is attached: what it shows first is what is printed from then on.

@@ -102,7 +102,7 @@ async fn a_person_without_a_server_types_into_one_of_their_own() {
     let mut command = binary_as(As::Me);
     command.arg("interactive").env("XDG_STATE_HOME", state.path()).env("TMPDIR", alone.temporary.path());
     let mut terminal = Terminal::start(&command);
-    terminal.type_after("python 1> ", "import itertools; print('run' + 'ning'); all(itertools.repeat(1))").await;
+    terminal.type_after("python 1> ", r"exec('print(\'run\' + \'ning\')\nwhile True: pass')").await;
     terminal.until("running").await;
     let footprint = Footprint::below(children(terminal.pid())[0]);
     // Ctrl-C goes to everybody at the terminal, and the server is not.

@@ -17,7 +17,7 @@ use super::running::Ended;
 use crate::cli::attach::{BACK, GAP, LOST, why};
 use crate::cli::connect;
 use crate::cli::print::Screen;
-use crate::cli::stop::{Stop, Told, listen};
+use crate::cli::stop::{INTERRUPTED, Stop, Told, listen};
 use crate::client::{Attachment, Client, Moment};
 
 /// How often output is offered again to an editor that has enough of it.
@@ -184,7 +184,14 @@ impl Conversation {
                             return Ok(Next::Leave(1));
                         }
                     }
-                    code = self.stop.requested() => return Ok(Next::Leave(code)),
+                    told = self.stop.told() => return Ok(match told {
+                        // At a terminal it drops what was typed.
+                        Told::Interrupt if self.input.is_terminal() => Next::Typed(Typed::Code(String::new())),
+                        Told::Interrupt => Next::Leave(INTERRUPTED),
+                        Told::Leave(code) => Next::Leave(code),
+                    }),
+                    // Nothing runs that it could be for.
+                    _ = self.quit.recv() => {}
                 }
             };
             self.screen.line_was_ended();

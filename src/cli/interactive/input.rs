@@ -19,8 +19,11 @@ impl Input {
     pub(super) fn choose(questions: Questions, language: &str) -> anyhow::Result<Self> {
         let is_terminal = io::stdin().is_terminal() && io::stderr().is_terminal();
         let is_dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
-        if is_terminal && !is_dumb {
-            return Ok(Self::Terminal { editor: Editor::new(questions, language)?, keyboard: Keyboard::open()? });
+        if is_terminal
+            && !is_dumb
+            && let Ok(keyboard) = Keyboard::open()
+        {
+            return Ok(Self::Terminal { editor: Editor::new(questions, language)?, keyboard });
         }
         Ok(Self::Lines { lines: BufReader::new(tokio::io::stdin()).lines(), is_terminal })
     }
