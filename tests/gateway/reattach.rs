@@ -10,8 +10,8 @@ use serde_json::json;
 use tokio_tungstenite::tungstenite::Message;
 
 use super::harness::{
-    As, Server, assert_log, event, eventually, frame, in_time, named, numbered, outcome, printed, python, run, send, told,
-    until_result,
+    As, Server, assert_log, event, eventually, frame, in_time, named, numbered, outcome, printed, python, run, send,
+    told, until_result,
 };
 use super::wire::{bearer, local_token, open_as, open_with_buffer};
 
