@@ -1,7 +1,5 @@
 //! Many sockets on one session: all see the same, from wherever they begin.
 
-use std::time::Instant;
-
 use futures::future::join_all;
 use repltool::client::{Client, Received, Socket};
 use repltool_protocol::event::{Event, LoggedEvent};
@@ -9,6 +7,7 @@ use repltool_protocol::frame::{Notice, ServerFrame};
 use repltool_protocol::ids::{Seq, SessionId};
 use repltool_protocol::rest::ProblemCode;
 use serde_json::json;
+use tokio::time::Instant;
 
 use super::harness::{As, Server, assert_log, event, frame, in_time, python, run, send, told, until_result};
 use super::wire::{Raw, local_token, open_as};
