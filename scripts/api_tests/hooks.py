@@ -69,7 +69,7 @@ def before_call(context, case, kwargs):
     if case.query and case.query.get("follow") in (True, "true"):
         # Such an answer ends with its session.
         case.query["follow"] = "false"
-    if operation in ("execute", "getEvents"):
+    if operation in ("execute", "executeOnce", "getEvents"):
         case.headers["Accept"] = next(forms)
     if isinstance(case.body, dict) and is_valid(case, ParameterLocation.BODY):
         case.body = in_digits(case.body)
@@ -99,12 +99,12 @@ def in_digits(value):
 
 def choose_body(case, operation):
     body = case.body
-    if operation == "createSession" and body.get("sandbox_mode") == "strict":
+    if operation in ("createSession", "executeOnce") and body.get("sandbox_mode") == "strict":
         # Of the protocol, and not offered by this version.
         body["sandbox_mode"] = "standard"
     if body.get("session_id") is not None and "id" in case.path_parameters:
         body["session_id"] = case.path_parameters["id"]
-    if operation == "execute":
+    if operation in ("execute", "executeOnce"):
         body["timeout_ms"] = min(body.get("timeout_ms") or PATIENCE_MS, PATIENCE_MS)
     if isinstance(body.get("code"), str):
         # A shell cannot run code with NUL in it, and of which language the session is stands elsewhere.

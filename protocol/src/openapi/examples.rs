@@ -6,6 +6,8 @@ use serde_json::{Value, json};
 pub(super) fn of(schema: &str) -> Option<Value> {
     let example = match schema {
         "SessionConfig" => json!({ "language": "python", "resource_limits": { "max_cpu_time": 10 } }),
+        "OneShotRequest" => json!({ "language": "bash", "code": "wc -l", "stdin": "a\nb\n", "timeout_ms": 5000 }),
+        "Me" => me(),
         "Session" => session(),
         "SessionList" => json!({ "total": 1, "limit": 100, "offset": 0, "sessions": [session()] }),
         "ExecutionRequest" => json!({ "code": "print('hello')\n6 * 7", "timeout_ms": 5000 }),
@@ -46,6 +48,16 @@ fn session() -> Value {
         "expression_count": 1,
         "last_seq": 5,
         "expires_at": "2026-04-08T10:35:05.123Z",
+    })
+}
+
+fn me() -> Value {
+    json!({
+        "subject": "ada",
+        "scopes": ["tool:execute", "session:read"],
+        "expires_at": "2026-04-08T11:30:00.000Z",
+        "limits": { "sessions": 100, "sockets": 2000, "requests_per_minute": 6000, "burst": 200 },
+        "usage": { "sessions": 1, "sockets": 0, "requests_left": 199 },
     })
 }
 

@@ -119,6 +119,8 @@ fn examples_of_the_description_are_what_the_types_read() {
         rest::ExecutionRequest,
         rest::ExecutionResult,
         rest::History,
+        rest::OneShotRequest,
+        rest::Me,
         rest::InterruptRequest,
         rest::StdinRequest,
         query::CodeRequest,
