@@ -40,7 +40,7 @@ pub(super) async fn execute(mut call: Call) -> Result<Answer, Fault> {
     if let Some(format) = format {
         let cursor = handle.log().cursor(Some(accepted.after));
         let scope = Scope::Execution { id: accepted.id, log: handle.log().clone() };
-        return Ok(Feed::new(cursor, format, scope).holding(place).answer_then(own.delete()));
+        return Ok(Feed::new(cursor, format, scope).held_by(call.principal).holding(place).answer_then(own.delete()));
     }
     let result = rest::result(&handle, &accepted).await;
     own.delete().await;

@@ -88,7 +88,7 @@ fn every_operation_of_the_description_is_told_in_words() {
 
 #[test]
 fn examples_of_the_description_are_what_the_types_read() {
-    use repltool_protocol::{files, query, rest};
+    use repltool_protocol::{files, me, query, rest};
 
     let document = document();
     let mut examples: BTreeMap<String, Value> = BTreeMap::new();
@@ -120,7 +120,7 @@ fn examples_of_the_description_are_what_the_types_read() {
         rest::ExecutionResult,
         rest::History,
         rest::OneShotRequest,
-        rest::Me,
+        me::Me,
         rest::InterruptRequest,
         rest::StdinRequest,
         query::CodeRequest,

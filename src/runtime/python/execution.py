@@ -92,6 +92,9 @@ class Interpreter:
             self._loop.recover()
         self._shield.run(self._leave_figures, error)
         told, trouble = self._shield.run(self._conclude, error)
+        if type(error) is KeyboardInterrupt and isinstance(trouble, KeyboardInterrupt):
+            # A second one, for what the first has ended already.
+            told, trouble = self._shield.run(self._conclude, error)
         if told is None:
             self._reserve.close()
             told = None, report.plain_exception_parts(error, trouble)

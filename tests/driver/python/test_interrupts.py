@@ -27,6 +27,17 @@ class Interrupts(DriverCase):
         self.assertTrue(exception["traceback"][1].startswith('  File "<cell 2>", line '), exception)
         self.assertEqual(self.value("kept + 1"), 42)
 
+    def test_second_interrupt_spoils_no_traceback(self):
+        for round in range(80):
+            self.kernel.start("print('go')\nwhile True:\n    pass")
+            self.kernel.stdout.wait_for("go\n" * (round + 1))
+            self.kernel.interrupt()
+            time.sleep(round % 20 * 0.0002)
+            self.kernel.interrupt()
+            exception = self.kernel.done()["exception"]
+            self.kernel.hello()
+            self.assertIn('  File "<cell', "\n".join(exception["traceback"]), exception)
+
     def test_sleep_ends(self):
         self.assertEqual(self.interrupted("import time\nprint('go')\ntime.sleep(99)")["name"], "KeyboardInterrupt")
         self.assert_usable()
