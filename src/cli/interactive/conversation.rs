@@ -57,9 +57,12 @@ impl Conversation {
     ) -> anyhow::Result<Self> {
         let id = &session.session_id;
         let questions = Questions::new(client, id);
+        let attachment = Attachment::open(client, id, None).await.map_err(connect::explain)?;
+        let input = Input::choose(questions.clone(), name(session.language))?;
+        let questions = if input.is_terminal() { questions } else { questions.of_script() };
         Ok(Self {
-            attachment: Attachment::open(client, id, None).await.map_err(connect::explain)?,
-            input: Input::choose(questions.clone(), name(session.language))?,
+            attachment,
+            input,
             client: client.clone(),
             session: id.clone(),
             language: session.language,

@@ -42,6 +42,31 @@ struct Run {
     interrupted: Option<Instant>,
 }
 
+impl Run {
+    /// Takes note of what is about this execution; gives its end, if that was it.
+    fn note(&mut self, frame: &ServerFrame) -> Option<Ended> {
+        let event = match frame {
+            ServerFrame::Event(logged) => &logged.event,
+            ServerFrame::Notice(Notice::Problem { id: Some(id), .. }) if id == self.id.as_str() => {
+                return Some(Ended::Ran(1));
+            }
+            ServerFrame::Notice(_) => return None,
+        };
+        match event {
+            Event::Queued { id } | Event::Started { id, .. } if *id == self.id => self.accepted = true,
+            Event::InputRequest { id, password, .. } if *id == self.id => {
+                self.asked = true;
+                self.hidden = password.then(Hidden::new).flatten();
+            }
+            Event::Result(outcome) if outcome.id == self.id => {
+                return Some(Ended::Ran(exit_code(outcome.success, outcome.limit)));
+            }
+            _ => {}
+        }
+        None
+    }
+}
+
 impl Conversation {
     /// Runs code to its end.
     pub(super) async fn execute(&mut self, code: String) -> anyhow::Result<Ended> {
@@ -98,36 +123,18 @@ impl Conversation {
 
     /// Shows what the session brings; gives the end, if that was it.
     async fn follow(&mut self, run: &mut Run, moment: &Moment) -> anyhow::Result<Option<Ended>> {
+        // Before it is shown: whoever sees the question for a password may type at once.
+        let ended = match moment {
+            Moment::Frame(frame) => run.note(frame),
+            Moment::Lost | Moment::Back | Moment::Ended(_) => None,
+        };
         if !self.show(moment).await? {
             return Ok(Some(Ended::Leave(1)));
         }
-        match moment {
-            Moment::Back if !run.accepted => self.attachment.send(&run.frame).await,
-            Moment::Frame(frame) => match frame.as_ref() {
-                ServerFrame::Event(logged) => return Ok(self.note(run, &logged.event)),
-                ServerFrame::Notice(Notice::Problem { id: Some(id), .. }) if id == run.id.as_str() => {
-                    return Ok(Some(Ended::Ran(1)));
-                }
-                ServerFrame::Notice(_) => {}
-            },
-            Moment::Back | Moment::Lost | Moment::Ended(_) => {}
+        if matches!(moment, Moment::Back) && !run.accepted {
+            self.attachment.send(&run.frame).await;
         }
-        Ok(None)
-    }
-
-    fn note(&mut self, run: &mut Run, event: &Event) -> Option<Ended> {
-        match event {
-            Event::Queued { id } | Event::Started { id, .. } if *id == run.id => run.accepted = true,
-            Event::InputRequest { id, password, .. } if *id == run.id => {
-                run.asked = true;
-                run.hidden = password.then(Hidden::new).flatten();
-            }
-            Event::Result(outcome) if outcome.id == run.id => {
-                return Some(Ended::Ran(exit_code(outcome.success, outcome.limit)));
-            }
-            _ => {}
-        }
-        None
+        Ok(ended)
     }
 
     /// Gives the program a line, or the end of its input.
