@@ -92,7 +92,7 @@ async fn targets_have_four_forms_and_two_are_answered() {
         ("/readyz".to_owned(), 200),
         (format!("http://{address}/readyz"), 200),
         ("HTTP://LOCALHOST/readyz?x".to_owned(), 200),
-        (format!("http://{address}"), 404),
+        (format!("http://{address}"), 200),
         (format!("http://x@{address}/readyz"), 400),
         ("http://evil.example/readyz".to_owned(), 421),
         ("*".to_owned(), 404),
