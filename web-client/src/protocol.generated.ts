@@ -2,16 +2,16 @@
 // writes it anew.
 
 /**
- * A token. It is secret, so it prints as `***`.
- */
-export type BearerToken = string;
-
-/**
  * Names an execution within its session: 1 to 64 of `[A-Za-z0-9_.-]`, chosen by the client or made by the server.
  *
  * Cheap to clone: the text is shared.
  */
 export type ExecutionId = string;
+
+/**
+ * A token. It is secret, so it prints as `***`.
+ */
+export type BearerToken = string;
 
 /**
  * Names a request on one socket, so that its answer can be told apart: 1 to 64 of `[A-Za-z0-9_.-]`.
@@ -110,9 +110,26 @@ id?: RequestId | null, } | { "type": "ping",
 id: RequestId, };
 
 /**
- * The place of an event in its session's log. It only grows during the life of a session; numbers may be skipped.
+ * Whether a session can be used.
  */
-export type Seq = number;
+export type SessionStatus = "active" | "idle" | "terminated" | "error";
+
+/**
+ * An uncaught exception.
+ */
+export type Exception = {
+/**
+ * The name of its class, or one of ours: `StateLost`.
+ */
+name: string,
+/**
+ * What it says, at most 64 KiB.
+ */
+message: string,
+/**
+ * The traceback as lines, cut to the user's frames, at most 64 KiB together.
+ */
+traceback: Array<string>, };
 
 /**
  * What an execution used, all its processes together.
@@ -157,23 +174,6 @@ detail: string,
  * Who refused it.
  */
 layer: ViolationLayer, };
-
-/**
- * An uncaught exception.
- */
-export type Exception = {
-/**
- * The name of its class, or one of ours: `StateLost`.
- */
-name: string,
-/**
- * What it says, at most 64 KiB.
- */
-message: string,
-/**
- * The traceback as lines, cut to the user's frames, at most 64 KiB together.
- */
-traceback: Array<string>, };
 
 /**
  * How an execution ended: all of ExecutionResult but its two texts and its displays, which the log holds as events.
@@ -237,14 +237,14 @@ execution_time_ms: number,
 timestamp: string, };
 
 /**
+ * What the interpreter does.
+ */
+export type ExecutionState = "starting" | "idle" | "busy";
+
+/**
  * One of the two output streams.
  */
 export type StreamName = "stdout" | "stderr";
-
-/**
- * Whether a session can be used.
- */
-export type SessionStatus = "active" | "idle" | "terminated" | "error";
 
 /**
  * What became of a session's variables in a recovery.
@@ -252,14 +252,14 @@ export type SessionStatus = "active" | "idle" | "terminated" | "error";
 export type Recovered = "replayed" | "empty";
 
 /**
- * What the interpreter does.
- */
-export type ExecutionState = "starting" | "idle" | "busy";
-
-/**
  * Why a `status` event was told.
  */
 export type StatusReason = "restarted" | "limit" | "idle_timeout" | "recovered" | "terminated" | "storage_full";
+
+/**
+ * The place of an event in its session's log. It only grows during the life of a session; numbers may be skipped.
+ */
+export type Seq = number;
 
 /**
  * An event with its place in the log; on the wire one flat object with `type` and `seq`.
@@ -339,69 +339,9 @@ reason: StatusReason | null,
 recovered?: Recovered | null, });
 
 /**
- * What went wrong, for programs.
- */
-export type ProblemCode = "invalid_request" | "unauthorized" | "forbidden" | "not_found" | "method_not_allowed" | "busy" | "conflict" | "gone" | "precondition_failed" | "too_large" | "unsupported_media_type" | "range_not_satisfiable" | "misdirected_request" | "session_limit" | "rate_limited" | "expression_limit" | "internal" | "sandbox_unavailable" | "draining" | "storage_full";
-
-/**
- * What could stand at the cursor.
- */
-export type Completion = {
-/**
- * Each takes the place of the text between the two cursors; at most 500.
- */
-matches: Array<string>,
-/**
- * In code points.
- */
-cursor_start: number,
-/**
- * In code points.
- */
-cursor_end: number, };
-
-/**
- * What is known of the thing at the cursor.
- */
-export type Inspection = {
-/**
- * Whether anything is.
- */
-found: boolean,
-/**
- * MIME type to text, at most 64 KiB.
- */
-data: { [key in string]: string }, };
-
-/**
- * The verdict on whether code can be run as it is.
- */
-export type CompletenessStatus = "complete" | "incomplete" | "invalid" | "unknown";
-
-/**
- * Whether code can be run as it is.
- */
-export type Completeness = {
-/**
- * The verdict.
- */
-status: CompletenessStatus,
-/**
- * What an editor would put at the beginning of the next line.
- */
-indent: string, };
-
-/**
  * The languages of sessions. `shell` is a synonym of `bash` and is shown as it was given.
  */
 export type Language = "python" | "javascript" | "bash" | "shell";
-
-/**
- * Names a session: `^[a-zA-Z0-9]{8,32}$`. The server makes 22 characters, 131 random bits.
- *
- * Cheap to clone: the text is shared.
- */
-export type SessionId = string;
 
 /**
  * What a session may use. Each field has its own default and bounds.
@@ -428,6 +368,13 @@ max_expressions: number, };
  * How much the sandbox allows.
  */
 export type SandboxMode = "strict" | "standard" | "relaxed";
+
+/**
+ * Names a session: `^[a-zA-Z0-9]{8,32}$`. The server makes 22 characters, 131 random bits.
+ *
+ * Cheap to clone: the text is shared.
+ */
+export type SessionId = string;
 
 /**
  * A session as its owner sees it.
@@ -481,6 +428,59 @@ last_seq: number,
  * When it ends if nobody uses it, RFC 3339 in UTC; null while something runs.
  */
 expires_at: string | null, };
+
+/**
+ * What went wrong, for programs.
+ */
+export type ProblemCode = "invalid_request" | "unauthorized" | "forbidden" | "not_found" | "method_not_allowed" | "busy" | "conflict" | "gone" | "precondition_failed" | "too_large" | "unsupported_media_type" | "range_not_satisfiable" | "misdirected_request" | "session_limit" | "rate_limited" | "expression_limit" | "internal" | "sandbox_unavailable" | "draining" | "storage_full";
+
+/**
+ * The verdict on whether code can be run as it is.
+ */
+export type CompletenessStatus = "complete" | "incomplete" | "invalid" | "unknown";
+
+/**
+ * Whether code can be run as it is.
+ */
+export type Completeness = {
+/**
+ * The verdict.
+ */
+status: CompletenessStatus,
+/**
+ * What an editor would put at the beginning of the next line.
+ */
+indent: string, };
+
+/**
+ * What is known of the thing at the cursor.
+ */
+export type Inspection = {
+/**
+ * Whether anything is.
+ */
+found: boolean,
+/**
+ * MIME type to text, at most 64 KiB.
+ */
+data: { [key in string]: string }, };
+
+/**
+ * What could stand at the cursor.
+ */
+export type Completion = {
+/**
+ * Each takes the place of the text between the two cursors; at most 500.
+ */
+matches: Array<string>,
+/**
+ * In code points.
+ */
+cursor_start: number,
+/**
+ * In code points.
+ */
+cursor_end: number, };
 
 /**
  * A wrong field.
@@ -762,6 +762,79 @@ execution_id?: ExecutionId,
 stdin?: string, };
 
 /**
+ * A language that sessions can have.
+ */
+export type LanguageSupport = {
+/**
+ * Its name.
+ */
+name: Language,
+/**
+ * Other names for it.
+ */
+synonyms: Array<Language>,
+/**
+ * The interpreter: `CPython`, `Node.js` or `GNU Bash`.
+ */
+interpreter: string,
+/**
+ * What that says its version is, for example `3.11.2`.
+ */
+version: string,
+/**
+ * The least `max_memory_mb` with which it starts.
+ */
+min_memory_mb: number, };
+
+/**
+ * A level that sessions can have.
+ */
+export type ModeSupport = {
+/**
+ * Its name.
+ */
+name: SandboxMode,
+/**
+ * The scopes that a token needs to create a session of it.
+ */
+scopes: Array<string>,
+/**
+ * Processes and threads of one session.
+ */
+max_processes: number, };
+
+/**
+ * One layer of the sandbox.
+ */
+export type SandboxLayer = {
+/**
+ * As `repltool doctor` names it, for example `seccomp`.
+ */
+name: string,
+/**
+ * Whether it was put up and stood.
+ */
+active: boolean, };
+
+/**
+ * The sandbox as it was found when the server started.
+ */
+export type SandboxSupport = {
+/**
+ * `A`: every wall stands, and Linux holds memory and processes of a session together. `B`: every wall stands, the
+ * server watches the memory.
+ */
+tier: string,
+/**
+ * Each layer, and whether it is there.
+ */
+layers: Array<SandboxLayer>,
+/**
+ * Levels that sessions can have.
+ */
+modes: Array<ModeSupport>, };
+
+/**
  * The bounds of a number, and what it is if nobody says.
  */
 export type Bounds = {
@@ -851,79 +924,6 @@ max_sessions: number,
  * Sessions of one subject.
  */
 max_sessions_per_subject: number, };
-
-/**
- * A language that sessions can have.
- */
-export type LanguageSupport = {
-/**
- * Its name.
- */
-name: Language,
-/**
- * Other names for it.
- */
-synonyms: Array<Language>,
-/**
- * The interpreter: `CPython`, `Node.js` or `GNU Bash`.
- */
-interpreter: string,
-/**
- * What that says its version is, for example `3.11.2`.
- */
-version: string,
-/**
- * The least `max_memory_mb` with which it starts.
- */
-min_memory_mb: number, };
-
-/**
- * One layer of the sandbox.
- */
-export type SandboxLayer = {
-/**
- * As `repltool doctor` names it, for example `seccomp`.
- */
-name: string,
-/**
- * Whether it was put up and stood.
- */
-active: boolean, };
-
-/**
- * A level that sessions can have.
- */
-export type ModeSupport = {
-/**
- * Its name.
- */
-name: SandboxMode,
-/**
- * The scopes that a token needs to create a session of it.
- */
-scopes: Array<string>,
-/**
- * Processes and threads of one session.
- */
-max_processes: number, };
-
-/**
- * The sandbox as it was found when the server started.
- */
-export type SandboxSupport = {
-/**
- * `A`: every wall stands, and Linux holds memory and processes of a session together. `B`: every wall stands, the
- * server watches the memory.
- */
-tier: string,
-/**
- * Each layer, and whether it is there.
- */
-layers: Array<SandboxLayer>,
-/**
- * Levels that sessions can have.
- */
-modes: Array<ModeSupport>, };
 
 /**
  * Body of `GET /capabilities`.
