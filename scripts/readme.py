@@ -48,8 +48,9 @@ SERVE = "repltool serve"
 
 MASKS = [
     (r"eyJ[\w-]+\.[\w-]+\.[\w-]+", "[token]"),
-    (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", "[time]"),
-    (r"\b(?=[A-Za-z]*\d)[A-Za-z0-9]{22}\b", "[id]"),
+    (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+Z|Z)?", "[time]"),
+    (r"\b[A-Za-z0-9]{22}\b", "[id]"),
+    (r"\b\d+ ms\b", "[duration]"),
     (r'("(?:cpu_time_ms|execution_time_ms|peak_memory_bytes)":)\d+', r"\1[n]"),
 ]
 SECONDS = 120

@@ -190,7 +190,8 @@ impl Actor {
             return;
         }
         self.asked = None;
-        match self.running.as_mut().and_then(|running| running.done.take()) {
+        // An end without a verdict still waits for what was used.
+        match self.running.as_mut().filter(|it| it.verdict.is_some()).and_then(|it| it.done.take()) {
             Some(done) => {
                 // Those that were killed may have written until then.
                 self.fence();
