@@ -1,7 +1,7 @@
 //! TypeScript types of everything that travels, and the constants of the protocol, for the web client.
 
 use std::any::TypeId;
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write;
 
 use ts_rs::{Config, TS, TypeVisitor};
@@ -15,7 +15,6 @@ use crate::{event, files, query, rest};
 /// The module as it is checked in at `web-client/src/protocol.generated.ts`.
 pub fn module() -> String {
     let mut module = Module::default();
-    module.text.push_str("// Generated from the Rust types in protocol/. Do not edit: `REPLTOOL_BLESS=1 cargo test -p repltool-protocol`\n// writes it anew.\n");
     module.visit::<ClientFrame>();
     module.visit::<ServerFrame>();
     module.visit::<event::LoggedEvent>();
@@ -32,25 +31,30 @@ pub fn module() -> String {
     module.visit::<rest::Problem>();
     module.visit::<query::CodeRequest>();
     module.visit::<files::FileList>();
-    module.text + &constants()
+    HEAD.to_owned() + &module.declarations.into_values().collect::<String>() + &constants()
 }
+
+const HEAD: &str = "\
+// Generated from the Rust types in protocol/. Do not edit: `REPLTOOL_BLESS=1 cargo test -p repltool-protocol`
+// writes it anew.
+";
 
 /// Those limits of a session that a request names; the others have their defaults.
 #[derive(Debug, TS)]
 #[ts(type = "Partial<ResourceLimits>")]
 pub struct SomeLimits;
 
-/// Declarations in the order in which they are met, each type after those that it is made of.
+/// Declarations by their names: the order in which types are met differs from one build to the next.
 struct Module {
     config: Config,
     met: HashSet<TypeId>,
-    text: String,
+    declarations: BTreeMap<String, String>,
 }
 
 impl Default for Module {
     fn default() -> Self {
         // `JSON.parse` makes numbers of all numbers, and none of ours lies beyond 2^53.
-        Self { config: Config::new().with_large_int("number"), met: HashSet::new(), text: String::new() }
+        Self { config: Config::new().with_large_int("number"), met: HashSet::new(), declarations: BTreeMap::new() }
     }
 }
 
@@ -62,10 +66,8 @@ impl TypeVisitor for Module {
         }
         T::visit_dependencies(self);
         let declaration = format!("\n{}export {}\n", T::docs().unwrap_or_default(), T::decl(&self.config));
-        for line in declaration.lines() {
-            self.text.push_str(line.trim_end());
-            self.text.push('\n');
-        }
+        let lines = declaration.lines().map(|line| format!("{}\n", line.trim_end()));
+        self.declarations.insert(T::ident(&self.config), lines.collect());
     }
 }
 

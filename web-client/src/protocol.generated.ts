@@ -2,23 +2,51 @@
 // writes it anew.
 
 /**
- * Names an execution within its session: 1 to 64 of `[A-Za-z0-9_.-]`, chosen by the client or made by the server.
- *
- * Cheap to clone: the text is shared.
- */
-export type ExecutionId = string;
-
-/**
  * A token. It is secret, so it prints as `***`.
  */
 export type BearerToken = string;
 
 /**
- * Names a request on one socket, so that its answer can be told apart: 1 to 64 of `[A-Za-z0-9_.-]`.
- *
- * Cheap to clone: the text is shared.
+ * The bounds of a number, and what it is if nobody says.
  */
-export type RequestId = string;
+export type Bounds = {
+/**
+ * The least.
+ */
+min: number,
+/**
+ * The most.
+ */
+max: number,
+/**
+ * If nobody says.
+ */
+default: number, };
+
+/**
+ * Body of `GET /capabilities`.
+ */
+export type Capabilities = {
+/**
+ * Version of the server.
+ */
+version: string,
+/**
+ * Subprotocol of its WebSockets.
+ */
+protocol: string,
+/**
+ * Languages whose interpreter was found.
+ */
+languages: Array<LanguageSupport>,
+/**
+ * What stands around each session.
+ */
+sandbox: SandboxSupport,
+/**
+ * How much of anything there may be.
+ */
+limits: ServerLimits, };
 
 /**
  * What a client sends.
@@ -110,334 +138,17 @@ id?: RequestId | null, } | { "type": "ping",
 id: RequestId, };
 
 /**
- * Whether a session can be used.
+ * Body of `POST /sessions/{id}/complete`, `/inspect` and `/is_complete`.
  */
-export type SessionStatus = "active" | "idle" | "terminated" | "error";
-
+export type CodeRequest = {
 /**
- * An uncaught exception.
+ * The code that is asked about, in characters.
  */
-export type Exception = {
+code: string,
 /**
- * The name of its class, or one of ours: `StateLost`.
+ * In code points; absent: the end of the code. Of no meaning for `/is_complete`.
  */
-name: string,
-/**
- * What it says, at most 64 KiB.
- */
-message: string,
-/**
- * The traceback as lines, cut to the user's frames, at most 64 KiB together.
- */
-traceback: Array<string>, };
-
-/**
- * What an execution used, all its processes together.
- */
-export type Usage = {
-/**
- * CPU time, user and system, in milliseconds.
- */
-cpu_time_ms: number,
-/**
- * Highest memory use during the execution, in bytes.
- */
-peak_memory_bytes: number,
-/**
- * Bytes of both streams that were kept.
- */
-output_bytes: number, };
-
-/**
- * The limits that can end an execution.
- */
-export type Limit = "wall_time" | "cpu_time" | "memory" | "output" | "processes";
-
-/**
- * Who refused what was tried.
- */
-export type ViolationLayer = "policy" | "kernel";
-
-/**
- * A rule of the sandbox that was broken.
- */
-export type Violation = {
-/**
- * Which rule, for example `import`.
- */
-rule: string,
-/**
- * What was tried, for example `subprocess`.
- */
-detail: string,
-/**
- * Who refused it.
- */
-layer: ViolationLayer, };
-
-/**
- * How an execution ended: all of ExecutionResult but its two texts and its displays, which the log holds as events.
- */
-export type Outcome = {
-/**
- * The execution.
- */
-id: ExecutionId,
-/**
- * Counts the executions of the session, from 1; 0 if it was never run.
- */
-execution_count: number,
-/**
- * Whether the program ran to its end without an error.
- */
-success: boolean,
-/**
- * The value of a trailing expression: JSON if the value is exactly JSON, else its printed form.
- */
-result: unknown,
-/**
- * The printed form of that value, when there is one; at most 64 KiB.
- */
-result_text: string | null,
-/**
- * The uncaught exception that ended the program.
- */
-exception: Exception | null,
-/**
- * Bash: status of the last command; others: when the interpreter ended. 0…255, or 128 + signal.
- */
-exit_code: number | null,
-/**
- * The limit that ended it.
- */
-limit: Limit | null,
-/**
- * The rule that was broken.
- */
-violation: Violation | null,
-/**
- * Output was cut at `max_output_size`, or `result` at its own limit; what came before is kept.
- */
-truncated: boolean,
-/**
- * The interpreter had to be replaced; variables are gone.
- */
-state_lost: boolean,
-/**
- * What the execution used.
- */
-usage: Usage,
-/**
- * Wall-clock time from `started` to the end, in milliseconds.
- */
-execution_time_ms: number,
-/**
- * When it started, RFC 3339 in UTC.
- */
-timestamp: string, };
-
-/**
- * What the interpreter does.
- */
-export type ExecutionState = "starting" | "idle" | "busy";
-
-/**
- * One of the two output streams.
- */
-export type StreamName = "stdout" | "stderr";
-
-/**
- * What became of a session's variables in a recovery.
- */
-export type Recovered = "replayed" | "empty";
-
-/**
- * Why a `status` event was told.
- */
-export type StatusReason = "restarted" | "limit" | "idle_timeout" | "recovered" | "terminated" | "storage_full";
-
-/**
- * The place of an event in its session's log. It only grows during the life of a session; numbers may be skipped.
- */
-export type Seq = number;
-
-/**
- * An event with its place in the log; on the wire one flat object with `type` and `seq`.
- */
-export type LoggedEvent = {
-/**
- * Grows within a session, also across a restart of the gateway.
- */
-seq: Seq, } & ({ "type": "queued",
-/**
- * The execution.
- */
-id: ExecutionId, } | { "type": "started",
-/**
- * The execution.
- */
-id: ExecutionId,
-/**
- * Counts the executions of the session, from 1.
- */
-execution_count: number,
-/**
- * When, RFC 3339 in UTC.
- */
-timestamp: string, } | { "type": "stream",
-/**
- * The execution that ran when it was read; null while nothing runs.
- */
-id: ExecutionId | null,
-/**
- * Which stream.
- */
-stream: StreamName,
-/**
- * The text, at most 64 KiB of bytes.
- */
-data: string, } | { "type": "display",
-/**
- * The execution that showed it; null while nothing runs.
- */
-id: ExecutionId | null,
-/**
- * MIME type to value; binary types in base64.
- */
-data: Record<string, unknown>,
-/**
- * Hints for showing it.
- */
-metadata: Record<string, unknown>, } | { "type": "input_request",
-/**
- * The execution that waits.
- */
-id: ExecutionId,
-/**
- * What the program says, at most 4 KiB.
- */
-prompt: string,
-/**
- * Whether what is typed should stay hidden.
- */
-password: boolean, } | { "type": "result" } & Outcome | { "type": "status",
-/**
- * As in the Session.
- */
-status: SessionStatus,
-/**
- * As in the Session.
- */
-execution_state: ExecutionState,
-/**
- * Why, where there is something to say.
- */
-reason: StatusReason | null,
-/**
- * With reason `recovered`: whether the state was rebuilt or the session starts empty.
- */
-recovered?: Recovered | null, });
-
-/**
- * The languages of sessions. `shell` is a synonym of `bash` and is shown as it was given.
- */
-export type Language = "python" | "javascript" | "bash" | "shell";
-
-/**
- * What a session may use. Each field has its own default and bounds.
- */
-export type ResourceLimits = {
-/**
- * CPU seconds of one execution, all its processes together.
- */
-max_cpu_time: number,
-/**
- * Memory in MiB, all processes of the session together.
- */
-max_memory_mb: number,
-/**
- * Bytes of output of one execution, both streams together.
- */
-max_output_size: number,
-/**
- * Executions in the life of the session.
- */
-max_expressions: number, };
-
-/**
- * How much the sandbox allows.
- */
-export type SandboxMode = "strict" | "standard" | "relaxed";
-
-/**
- * Names a session: `^[a-zA-Z0-9]{8,32}$`. The server makes 22 characters, 131 random bits.
- *
- * Cheap to clone: the text is shared.
- */
-export type SessionId = string;
-
-/**
- * A session as its owner sees it.
- */
-export type Session = {
-/**
- * Names the session.
- */
-session_id: SessionId,
-/**
- * As it was asked for.
- */
-language: Language,
-/**
- * RFC 3339 in UTC.
- */
-created_at: string,
-/**
- * When it was last used, RFC 3339 in UTC.
- */
-last_activity: string,
-/**
- * Whether it can be used.
- */
-status: SessionStatus,
-/**
- * What the interpreter does.
- */
-execution_state: ExecutionState,
-/**
- * What the session may use.
- */
-resource_limits: ResourceLimits,
-/**
- * Sandbox level.
- */
-sandbox_mode: SandboxMode,
-/**
- * Subject of the token that created it.
- */
-owner: string,
-/**
- * Executions so far.
- */
-expression_count: number,
-/**
- * The newest event of its log.
- */
-last_seq: number,
-/**
- * When it ends if nobody uses it, RFC 3339 in UTC; null while something runs.
- */
-expires_at: string | null, };
-
-/**
- * What went wrong, for programs.
- */
-export type ProblemCode = "invalid_request" | "unauthorized" | "forbidden" | "not_found" | "method_not_allowed" | "busy" | "conflict" | "gone" | "precondition_failed" | "too_large" | "unsupported_media_type" | "range_not_satisfiable" | "misdirected_request" | "session_limit" | "rate_limited" | "expression_limit" | "internal" | "sandbox_unavailable" | "draining" | "storage_full";
-
-/**
- * The verdict on whether code can be run as it is.
- */
-export type CompletenessStatus = "complete" | "incomplete" | "invalid" | "unknown";
+cursor?: number | null, };
 
 /**
  * Whether code can be run as it is.
@@ -453,17 +164,9 @@ status: CompletenessStatus,
 indent: string, };
 
 /**
- * What is known of the thing at the cursor.
+ * The verdict on whether code can be run as it is.
  */
-export type Inspection = {
-/**
- * Whether anything is.
- */
-found: boolean,
-/**
- * MIME type to text, at most 64 KiB.
- */
-data: { [key in string]: string }, };
+export type CompletenessStatus = "complete" | "incomplete" | "invalid" | "unknown";
 
 /**
  * What could stand at the cursor.
@@ -483,126 +186,41 @@ cursor_start: number,
 cursor_end: number, };
 
 /**
- * A wrong field.
+ * One rich output.
  */
-export type FieldError = {
+export type Display = {
 /**
- * Its path, for example `resource_limits.max_memory_mb`.
+ * MIME type to value; binary types in base64.
  */
-field: string,
+data: Record<string, unknown>,
 /**
- * What is wrong with it.
+ * Hints for showing it.
  */
-message: string, };
+metadata: Record<string, unknown>, };
 
 /**
- * Messages that belong to one socket and not to the log.
+ * An uncaught exception.
  */
-export type Notice = { "type": "ready",
+export type Exception = {
 /**
- * The session as it is now.
+ * The name of its class, or one of ours: `StateLost`.
  */
-session: Session,
+name: string,
 /**
- * The newest event of its log.
+ * What it says, at most 64 KiB.
  */
-last_seq: Seq, } | { "type": "reply",
+message: string,
 /**
- * As in the question.
+ * The traceback as lines, cut to the user's frames, at most 64 KiB together.
  */
-id: RequestId, } & (Completion | Inspection | Completeness) | { "type": "authenticated",
-/**
- * As in the `auth`.
- */
-id: RequestId,
-/**
- * When the token expires, RFC 3339 in UTC; the socket is closed some seconds later.
- */
-expires_at: string, } | { "type": "pong",
-/**
- * As in the `ping`.
- */
-id: RequestId, } | { "type": "gap",
-/**
- * The first one.
- */
-from: Seq,
-/**
- * The last one.
- */
-to: Seq, } | { "type": "problem",
-/**
- * The id of the request, if it could be read.
- */
-id: string | null,
-/**
- * For programs; stable.
- */
-code: ProblemCode,
-/**
- * What to do about it.
- */
-detail: string,
-/**
- * Which fields are wrong, and why.
- */
-errors?: Array<FieldError>, };
+traceback: Array<string>, };
 
 /**
- * What the server sends.
+ * Names an execution within its session: 1 to 64 of `[A-Za-z0-9_.-]`, chosen by the client or made by the server.
+ *
+ * Cheap to clone: the text is shared.
  */
-export type ServerFrame = LoggedEvent | Notice;
-
-/**
- * Those limits of a session that a request names; the others have their defaults.
- */
-export type SomeLimits = Partial<ResourceLimits>;
-
-/**
- * Body of `POST /sessions`.
- */
-export type SessionConfig = {
-/**
- * Programming language.
- */
-language: Language,
-/**
- * Sandbox level.
- */
-sandbox_mode?: SandboxMode,
-/**
- * Environment variables of the interpreter.
- */
-environment?: { [key in string]: string },
-/**
- * A path inside the session's own directory, made if it is not there.
- */
-working_directory?: string | null,
-/**
- * What the session may use.
- */
-resource_limits?: SomeLimits, };
-
-/**
- * Body of `GET /sessions`.
- */
-export type SessionList = {
-/**
- * All there are.
- */
-total: number,
-/**
- * As asked, or the default.
- */
-limit: number,
-/**
- * As asked, or 0.
- */
-offset: number,
-/**
- * This page, oldest first.
- */
-sessions: Array<Session>, };
+export type ExecutionId = string;
 
 /**
  * Body of `POST /sessions/{id}/execute`.
@@ -628,19 +246,6 @@ execution_id?: ExecutionId | null,
  * What the program reads from standard input.
  */
 stdin?: string | null, };
-
-/**
- * One rich output.
- */
-export type Display = {
-/**
- * MIME type to value; binary types in base64.
- */
-data: Record<string, unknown>,
-/**
- * Hints for showing it.
- */
-metadata: Record<string, unknown>, };
 
 /**
  * What a blocking execution answers.
@@ -720,6 +325,396 @@ execution_time_ms: number,
 timestamp: string, };
 
 /**
+ * What the interpreter does.
+ */
+export type ExecutionState = "starting" | "idle" | "busy";
+
+/**
+ * A wrong field.
+ */
+export type FieldError = {
+/**
+ * Its path, for example `resource_limits.max_memory_mb`.
+ */
+field: string,
+/**
+ * What is wrong with it.
+ */
+message: string, };
+
+/**
+ * One of them.
+ */
+export type FileEntry = {
+/**
+ * Relative to the working directory. A name that is no UTF-8 has U+FFFD where it is none, and cannot be asked for.
+ */
+path: string,
+/**
+ * Bytes; 0 for all but files.
+ */
+size: number,
+/**
+ * When it was last changed, RFC 3339 in UTC.
+ */
+modified: string,
+/**
+ * What it is.
+ */
+kind: FileKind, };
+
+/**
+ * What a name stands for.
+ */
+export type FileKind = "file" | "directory" | "link" | "other";
+
+/**
+ * Body of `GET /sessions/{id}/files`.
+ */
+export type FileList = {
+/**
+ * What there is, folders before what is in them, in the order of names.
+ */
+files: Array<FileEntry>,
+/**
+ * Whether there is more than was asked for.
+ */
+truncated: boolean, };
+
+/**
+ * Body of `GET /sessions/{id}/history`.
+ */
+export type History = {
+/**
+ * The session.
+ */
+session_id: SessionId,
+/**
+ * All there are.
+ */
+total: number,
+/**
+ * As asked, or the default.
+ */
+limit: number,
+/**
+ * As asked, or 0.
+ */
+offset: number,
+/**
+ * This page, oldest first.
+ */
+executions: Array<HistoryEntry>, };
+
+/**
+ * A past execution.
+ */
+export type HistoryEntry = {
+/**
+ * The execution.
+ */
+execution_id: ExecutionId,
+/**
+ * Counts the executions of the session, from 1.
+ */
+execution_count: number,
+/**
+ * What ran.
+ */
+code: string,
+/**
+ * Whether it ran to its end without an error.
+ */
+success: boolean,
+/**
+ * Wall-clock time in milliseconds.
+ */
+execution_time_ms: number,
+/**
+ * When it started, RFC 3339 in UTC.
+ */
+timestamp: string,
+/**
+ * The limit that ended it.
+ */
+limit: Limit | null,
+/**
+ * The rule that was broken.
+ */
+violation: Violation | null,
+/**
+ * What it used.
+ */
+usage: Usage, };
+
+/**
+ * What is known of the thing at the cursor.
+ */
+export type Inspection = {
+/**
+ * Whether anything is.
+ */
+found: boolean,
+/**
+ * MIME type to text, at most 64 KiB.
+ */
+data: { [key in string]: string }, };
+
+/**
+ * Body of `POST /sessions/{id}/interrupt`.
+ */
+export type InterruptRequest = {
+/**
+ * Which execution; absent: the one that runs now.
+ */
+execution_id?: ExecutionId | null, };
+
+/**
+ * The languages of sessions. `shell` is a synonym of `bash` and is shown as it was given.
+ */
+export type Language = "python" | "javascript" | "bash" | "shell";
+
+/**
+ * A language that sessions can have.
+ */
+export type LanguageSupport = {
+/**
+ * Its name.
+ */
+name: Language,
+/**
+ * Other names for it.
+ */
+synonyms: Array<Language>,
+/**
+ * The interpreter: `CPython`, `Node.js` or `GNU Bash`.
+ */
+interpreter: string,
+/**
+ * What that says its version is, for example `3.11.2`.
+ */
+version: string,
+/**
+ * The least `max_memory_mb` with which it starts.
+ */
+min_memory_mb: number, };
+
+/**
+ * The limits that can end an execution.
+ */
+export type Limit = "wall_time" | "cpu_time" | "memory" | "output" | "processes";
+
+/**
+ * An event with its place in the log; on the wire one flat object with `type` and `seq`.
+ */
+export type LoggedEvent = {
+/**
+ * Grows within a session, also across a restart of the gateway.
+ */
+seq: Seq, } & ({ "type": "queued",
+/**
+ * The execution.
+ */
+id: ExecutionId, } | { "type": "started",
+/**
+ * The execution.
+ */
+id: ExecutionId,
+/**
+ * Counts the executions of the session, from 1.
+ */
+execution_count: number,
+/**
+ * When, RFC 3339 in UTC.
+ */
+timestamp: string, } | { "type": "stream",
+/**
+ * The execution that ran when it was read; null while nothing runs.
+ */
+id: ExecutionId | null,
+/**
+ * Which stream.
+ */
+stream: StreamName,
+/**
+ * The text, at most 64 KiB of bytes.
+ */
+data: string, } | { "type": "display",
+/**
+ * The execution that showed it; null while nothing runs.
+ */
+id: ExecutionId | null,
+/**
+ * MIME type to value; binary types in base64.
+ */
+data: Record<string, unknown>,
+/**
+ * Hints for showing it.
+ */
+metadata: Record<string, unknown>, } | { "type": "input_request",
+/**
+ * The execution that waits.
+ */
+id: ExecutionId,
+/**
+ * What the program says, at most 4 KiB.
+ */
+prompt: string,
+/**
+ * Whether what is typed should stay hidden.
+ */
+password: boolean, } | { "type": "result" } & Outcome | { "type": "status",
+/**
+ * As in the Session.
+ */
+status: SessionStatus,
+/**
+ * As in the Session.
+ */
+execution_state: ExecutionState,
+/**
+ * Why, where there is something to say.
+ */
+reason: StatusReason | null,
+/**
+ * With reason `recovered`: whether the state was rebuilt or the session starts empty.
+ */
+recovered?: Recovered | null, });
+
+/**
+ * Body of `GET /me`: the caller.
+ */
+export type Me = {
+/**
+ * Claim `sub` of the token: the owner of what it creates.
+ */
+subject: string,
+/**
+ * What the token may be used for, implied scopes included.
+ */
+scopes: Array<string>,
+/**
+ * When the token expires, RFC 3339 in UTC.
+ */
+expires_at: string,
+/**
+ * What the subject may have.
+ */
+limits: MeLimits,
+/**
+ * What it has.
+ */
+usage: MeUsage, };
+
+/**
+ * What a subject may have.
+ */
+export type MeLimits = {
+/**
+ * Sessions at once.
+ */
+sessions: number,
+/**
+ * Sockets and streams at once.
+ */
+sockets: number,
+/**
+ * Requests in a minute, and messages of each socket; null if they are not limited.
+ */
+requests_per_minute: number | null,
+/**
+ * How many of them may come at once; null if they are not limited.
+ */
+burst: number | null, };
+
+/**
+ * What a subject has.
+ */
+export type MeUsage = {
+/**
+ * Sessions, also those that have ended and can still be read.
+ */
+sessions: number,
+/**
+ * Sockets and streams.
+ */
+sockets: number,
+/**
+ * Requests that may come at once after this one; null if they are not limited.
+ */
+requests_left: number | null, };
+
+/**
+ * A level that sessions can have.
+ */
+export type ModeSupport = {
+/**
+ * Its name.
+ */
+name: SandboxMode,
+/**
+ * The scopes that a token needs to create a session of it.
+ */
+scopes: Array<string>,
+/**
+ * Processes and threads of one session.
+ */
+max_processes: number, };
+
+/**
+ * Messages that belong to one socket and not to the log.
+ */
+export type Notice = { "type": "ready",
+/**
+ * The session as it is now.
+ */
+session: Session,
+/**
+ * The newest event of its log.
+ */
+last_seq: Seq, } | { "type": "reply",
+/**
+ * As in the question.
+ */
+id: RequestId, } & (Completion | Inspection | Completeness) | { "type": "authenticated",
+/**
+ * As in the `auth`.
+ */
+id: RequestId,
+/**
+ * When the token expires, RFC 3339 in UTC; the socket is closed some seconds later.
+ */
+expires_at: string, } | { "type": "pong",
+/**
+ * As in the `ping`.
+ */
+id: RequestId, } | { "type": "gap",
+/**
+ * The first one.
+ */
+from: Seq,
+/**
+ * The last one.
+ */
+to: Seq, } | { "type": "problem",
+/**
+ * The id of the request, if it could be read.
+ */
+id: string | null,
+/**
+ * For programs; stable.
+ */
+code: ProblemCode,
+/**
+ * What to do about it.
+ */
+detail: string,
+/**
+ * Which fields are wrong, and why.
+ */
+errors?: Array<FieldError>, };
+
+/**
  * Body of `POST /execute`: the fields of [`SessionConfig`] and those of [`ExecutionRequest`] but `session_id`. They
  * stand here once more because a flattened type could not refuse unknown fields.
  */
@@ -762,94 +757,115 @@ execution_id?: ExecutionId,
 stdin?: string, };
 
 /**
- * A language that sessions can have.
+ * How an execution ended: all of ExecutionResult but its two texts and its displays, which the log holds as events.
  */
-export type LanguageSupport = {
+export type Outcome = {
 /**
- * Its name.
+ * The execution.
  */
-name: Language,
+id: ExecutionId,
 /**
- * Other names for it.
+ * Counts the executions of the session, from 1; 0 if it was never run.
  */
-synonyms: Array<Language>,
+execution_count: number,
 /**
- * The interpreter: `CPython`, `Node.js` or `GNU Bash`.
+ * Whether the program ran to its end without an error.
  */
-interpreter: string,
+success: boolean,
 /**
- * What that says its version is, for example `3.11.2`.
+ * The value of a trailing expression: JSON if the value is exactly JSON, else its printed form.
  */
-version: string,
+result: unknown,
 /**
- * The least `max_memory_mb` with which it starts.
+ * The printed form of that value, when there is one; at most 64 KiB.
  */
-min_memory_mb: number, };
+result_text: string | null,
+/**
+ * The uncaught exception that ended the program.
+ */
+exception: Exception | null,
+/**
+ * Bash: status of the last command; others: when the interpreter ended. 0…255, or 128 + signal.
+ */
+exit_code: number | null,
+/**
+ * The limit that ended it.
+ */
+limit: Limit | null,
+/**
+ * The rule that was broken.
+ */
+violation: Violation | null,
+/**
+ * Output was cut at `max_output_size`, or `result` at its own limit; what came before is kept.
+ */
+truncated: boolean,
+/**
+ * The interpreter had to be replaced; variables are gone.
+ */
+state_lost: boolean,
+/**
+ * What the execution used.
+ */
+usage: Usage,
+/**
+ * Wall-clock time from `started` to the end, in milliseconds.
+ */
+execution_time_ms: number,
+/**
+ * When it started, RFC 3339 in UTC.
+ */
+timestamp: string, };
 
 /**
- * A level that sessions can have.
+ * A refused request, RFC 9457.
  */
-export type ModeSupport = {
+export type Problem = {
 /**
- * Its name.
+ * `about:blank`, or a documented URI.
  */
-name: SandboxMode,
+type: string,
 /**
- * The scopes that a token needs to create a session of it.
+ * The status in words.
  */
-scopes: Array<string>,
+title: string,
 /**
- * Processes and threads of one session.
+ * HTTP status.
  */
-max_processes: number, };
+status: number,
+/**
+ * What to do about it.
+ */
+detail: string,
+/**
+ * For programs; stable.
+ */
+code: ProblemCode,
+/**
+ * Also in the `X-Request-Id` header and in the server's log.
+ */
+request_id: string,
+/**
+ * Which fields are wrong, and why.
+ */
+errors?: Array<FieldError>, };
 
 /**
- * One layer of the sandbox.
+ * What went wrong, for programs.
  */
-export type SandboxLayer = {
-/**
- * As `repltool doctor` names it, for example `seccomp`.
- */
-name: string,
-/**
- * Whether it was put up and stood.
- */
-active: boolean, };
+export type ProblemCode = "invalid_request" | "unauthorized" | "forbidden" | "not_found" | "method_not_allowed" | "busy" | "conflict" | "gone" | "precondition_failed" | "too_large" | "unsupported_media_type" | "range_not_satisfiable" | "misdirected_request" | "session_limit" | "rate_limited" | "expression_limit" | "internal" | "sandbox_unavailable" | "draining" | "storage_full";
 
 /**
- * The sandbox as it was found when the server started.
+ * What became of a session's variables in a recovery.
  */
-export type SandboxSupport = {
-/**
- * `A`: every wall stands, and Linux holds memory and processes of a session together. `B`: every wall stands, the
- * server watches the memory.
- */
-tier: string,
-/**
- * Each layer, and whether it is there.
- */
-layers: Array<SandboxLayer>,
-/**
- * Levels that sessions can have.
- */
-modes: Array<ModeSupport>, };
+export type Recovered = "replayed" | "empty";
 
 /**
- * The bounds of a number, and what it is if nobody says.
+ * Names a request on one socket, so that its answer can be told apart: 1 to 64 of `[A-Za-z0-9_.-]`.
+ *
+ * Cheap to clone: the text is shared.
  */
-export type Bounds = {
-/**
- * The least.
- */
-min: number,
-/**
- * The most.
- */
-max: number,
-/**
- * If nobody says.
- */
-default: number, };
+export type RequestId = string;
 
 /**
  * The bounds of [`ResourceLimits`].
@@ -871,6 +887,73 @@ max_output_size: Bounds,
  * Executions.
  */
 max_expressions: Bounds, };
+
+/**
+ * What a session may use. Each field has its own default and bounds.
+ */
+export type ResourceLimits = {
+/**
+ * CPU seconds of one execution, all its processes together.
+ */
+max_cpu_time: number,
+/**
+ * Memory in MiB, all processes of the session together.
+ */
+max_memory_mb: number,
+/**
+ * Bytes of output of one execution, both streams together.
+ */
+max_output_size: number,
+/**
+ * Executions in the life of the session.
+ */
+max_expressions: number, };
+
+/**
+ * One layer of the sandbox.
+ */
+export type SandboxLayer = {
+/**
+ * As `repltool doctor` names it, for example `seccomp`.
+ */
+name: string,
+/**
+ * Whether it was put up and stood.
+ */
+active: boolean, };
+
+/**
+ * How much the sandbox allows.
+ */
+export type SandboxMode = "strict" | "standard" | "relaxed";
+
+/**
+ * The sandbox as it was found when the server started.
+ */
+export type SandboxSupport = {
+/**
+ * `A`: every wall stands, and Linux holds memory and processes of a session together. `B`: every wall stands, the
+ * server watches the memory.
+ */
+tier: string,
+/**
+ * Each layer, and whether it is there.
+ */
+layers: Array<SandboxLayer>,
+/**
+ * Levels that sessions can have.
+ */
+modes: Array<ModeSupport>, };
+
+/**
+ * The place of an event in its session's log. It only grows during the life of a session; numbers may be skipped.
+ */
+export type Seq = number;
+
+/**
+ * What the server sends.
+ */
+export type ServerFrame = LoggedEvent | Notice;
 
 /**
  * How much of anything there may be.
@@ -926,142 +1009,94 @@ max_sessions: number,
 max_sessions_per_subject: number, };
 
 /**
- * Body of `GET /capabilities`.
+ * A session as its owner sees it.
  */
-export type Capabilities = {
+export type Session = {
 /**
- * Version of the server.
- */
-version: string,
-/**
- * Subprotocol of its WebSockets.
- */
-protocol: string,
-/**
- * Languages whose interpreter was found.
- */
-languages: Array<LanguageSupport>,
-/**
- * What stands around each session.
- */
-sandbox: SandboxSupport,
-/**
- * How much of anything there may be.
- */
-limits: ServerLimits, };
-
-/**
- * What a subject has.
- */
-export type MeUsage = {
-/**
- * Sessions, also those that have ended and can still be read.
- */
-sessions: number,
-/**
- * Sockets and streams.
- */
-sockets: number,
-/**
- * Requests that may come at once after this one; null if they are not limited.
- */
-requests_left: number | null, };
-
-/**
- * What a subject may have.
- */
-export type MeLimits = {
-/**
- * Sessions at once.
- */
-sessions: number,
-/**
- * Sockets and streams at once.
- */
-sockets: number,
-/**
- * Requests in a minute, and messages of each socket; null if they are not limited.
- */
-requests_per_minute: number | null,
-/**
- * How many of them may come at once; null if they are not limited.
- */
-burst: number | null, };
-
-/**
- * Body of `GET /me`: the caller.
- */
-export type Me = {
-/**
- * Claim `sub` of the token: the owner of what it creates.
- */
-subject: string,
-/**
- * What the token may be used for, implied scopes included.
- */
-scopes: Array<string>,
-/**
- * When the token expires, RFC 3339 in UTC.
- */
-expires_at: string,
-/**
- * What the subject may have.
- */
-limits: MeLimits,
-/**
- * What it has.
- */
-usage: MeUsage, };
-
-/**
- * A past execution.
- */
-export type HistoryEntry = {
-/**
- * The execution.
- */
-execution_id: ExecutionId,
-/**
- * Counts the executions of the session, from 1.
- */
-execution_count: number,
-/**
- * What ran.
- */
-code: string,
-/**
- * Whether it ran to its end without an error.
- */
-success: boolean,
-/**
- * Wall-clock time in milliseconds.
- */
-execution_time_ms: number,
-/**
- * When it started, RFC 3339 in UTC.
- */
-timestamp: string,
-/**
- * The limit that ended it.
- */
-limit: Limit | null,
-/**
- * The rule that was broken.
- */
-violation: Violation | null,
-/**
- * What it used.
- */
-usage: Usage, };
-
-/**
- * Body of `GET /sessions/{id}/history`.
- */
-export type History = {
-/**
- * The session.
+ * Names the session.
  */
 session_id: SessionId,
+/**
+ * As it was asked for.
+ */
+language: Language,
+/**
+ * RFC 3339 in UTC.
+ */
+created_at: string,
+/**
+ * When it was last used, RFC 3339 in UTC.
+ */
+last_activity: string,
+/**
+ * Whether it can be used.
+ */
+status: SessionStatus,
+/**
+ * What the interpreter does.
+ */
+execution_state: ExecutionState,
+/**
+ * What the session may use.
+ */
+resource_limits: ResourceLimits,
+/**
+ * Sandbox level.
+ */
+sandbox_mode: SandboxMode,
+/**
+ * Subject of the token that created it.
+ */
+owner: string,
+/**
+ * Executions so far.
+ */
+expression_count: number,
+/**
+ * The newest event of its log.
+ */
+last_seq: number,
+/**
+ * When it ends if nobody uses it, RFC 3339 in UTC; null while something runs.
+ */
+expires_at: string | null, };
+
+/**
+ * Body of `POST /sessions`.
+ */
+export type SessionConfig = {
+/**
+ * Programming language.
+ */
+language: Language,
+/**
+ * Sandbox level.
+ */
+sandbox_mode?: SandboxMode,
+/**
+ * Environment variables of the interpreter.
+ */
+environment?: { [key in string]: string },
+/**
+ * A path inside the session's own directory, made if it is not there.
+ */
+working_directory?: string | null,
+/**
+ * What the session may use.
+ */
+resource_limits?: SomeLimits, };
+
+/**
+ * Names a session: `^[a-zA-Z0-9]{8,32}$`. The server makes 22 characters, 131 random bits.
+ *
+ * Cheap to clone: the text is shared.
+ */
+export type SessionId = string;
+
+/**
+ * Body of `GET /sessions`.
+ */
+export type SessionList = {
 /**
  * All there are.
  */
@@ -1077,16 +1112,22 @@ offset: number,
 /**
  * This page, oldest first.
  */
-executions: Array<HistoryEntry>, };
+sessions: Array<Session>, };
 
 /**
- * Body of `POST /sessions/{id}/interrupt`.
+ * Whether a session can be used.
  */
-export type InterruptRequest = {
+export type SessionStatus = "active" | "idle" | "terminated" | "error";
+
 /**
- * Which execution; absent: the one that runs now.
+ * Those limits of a session that a request names; the others have their defaults.
  */
-execution_id?: ExecutionId | null, };
+export type SomeLimits = Partial<ResourceLimits>;
+
+/**
+ * Why a `status` event was told.
+ */
+export type StatusReason = "restarted" | "limit" | "idle_timeout" | "recovered" | "terminated" | "storage_full";
 
 /**
  * Body of `POST /sessions/{id}/stdin`. One of the two fields is needed.
@@ -1102,89 +1143,48 @@ data?: string | null,
 eof?: boolean, };
 
 /**
- * A refused request, RFC 9457.
+ * One of the two output streams.
  */
-export type Problem = {
+export type StreamName = "stdout" | "stderr";
+
 /**
- * `about:blank`, or a documented URI.
+ * What an execution used, all its processes together.
  */
-type: string,
+export type Usage = {
 /**
- * The status in words.
+ * CPU time, user and system, in milliseconds.
  */
-title: string,
+cpu_time_ms: number,
 /**
- * HTTP status.
+ * Highest memory use during the execution, in bytes.
  */
-status: number,
+peak_memory_bytes: number,
 /**
- * What to do about it.
+ * Bytes of both streams that were kept.
+ */
+output_bytes: number, };
+
+/**
+ * A rule of the sandbox that was broken.
+ */
+export type Violation = {
+/**
+ * Which rule, for example `import`.
+ */
+rule: string,
+/**
+ * What was tried, for example `subprocess`.
  */
 detail: string,
 /**
- * For programs; stable.
+ * Who refused it.
  */
-code: ProblemCode,
-/**
- * Also in the `X-Request-Id` header and in the server's log.
- */
-request_id: string,
-/**
- * Which fields are wrong, and why.
- */
-errors?: Array<FieldError>, };
+layer: ViolationLayer, };
 
 /**
- * Body of `POST /sessions/{id}/complete`, `/inspect` and `/is_complete`.
+ * Who refused what was tried.
  */
-export type CodeRequest = {
-/**
- * The code that is asked about, in characters.
- */
-code: string,
-/**
- * In code points; absent: the end of the code. Of no meaning for `/is_complete`.
- */
-cursor?: number | null, };
-
-/**
- * What a name stands for.
- */
-export type FileKind = "file" | "directory" | "link" | "other";
-
-/**
- * One of them.
- */
-export type FileEntry = {
-/**
- * Relative to the working directory. A name that is no UTF-8 has U+FFFD where it is none, and cannot be asked for.
- */
-path: string,
-/**
- * Bytes; 0 for all but files.
- */
-size: number,
-/**
- * When it was last changed, RFC 3339 in UTC.
- */
-modified: string,
-/**
- * What it is.
- */
-kind: FileKind, };
-
-/**
- * Body of `GET /sessions/{id}/files`.
- */
-export type FileList = {
-/**
- * What there is, folders before what is in them, in the order of names.
- */
-files: Array<FileEntry>,
-/**
- * Whether there is more than was asked for.
- */
-truncated: boolean, };
+export type ViolationLayer = "policy" | "kernel";
 
 /** The subprotocol every client must offer. */
 export const SUBPROTOCOL = "repltool.v1";
