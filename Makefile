@@ -17,7 +17,7 @@ ifdef CARGO_TARGET_DIR
 BIN := $(CARGO_TARGET_DIR)/release/repltool
 endif
 
-.PHONY: serve build test lint bench fuzz setup web
+.PHONY: serve build test lint bench fuzz setup setup-test web
 
 # The web page's sources, and the packages that it is built and tested with.
 WEB := web-client
@@ -52,7 +52,7 @@ ifdef CARGO_TARGET_DIR
 	@[ $(BIN) -ef target/release/repltool ] || install -m 755 $(BIN) target/release/repltool
 endif
 
-test: build
+test: setup-test build
 	@$(MAKE) --no-print-directory check
 
 # What tests the old cgroups against Linux fails without them: left out, and counted as skipped, where there are none.
@@ -84,9 +84,11 @@ bench: build
 	scripts/bench.sh $(BIN)
 
 # Looks for inputs that break a law: make fuzz TARGET=client_frame SECONDS=600. Without TARGET, all of them in turn.
-fuzz: setup
+fuzz: setup-test
 	SECONDS_EACH=$(or $(SECONDS),60) SEED=$$RANDOM scripts/fuzz.sh $(TARGET)
 
-# Installs what is missing of compilers and libraries, or says what is.
+# Installs what is missing of compilers and libraries, or says what is; for the tests, of browsers and packages too.
 setup:
 	@scripts/setup.sh
+setup-test:
+	@scripts/setup.sh test

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Installs what building and testing need and this machine lacks: with apt where root or sudo allows, else it says exactly
-# what is missing and fails. Quick and silent where all is there. Rust itself is not installed, only named.
+# Installs what building and serving need and this machine lacks, and with the word `test` what testing needs besides: with
+# apt where root or sudo allows, else it says exactly what is missing and fails. Quick and silent where all is there. Rust
+# itself is not installed, only named.
 set -euo pipefail
 
 missing=()
@@ -17,8 +18,6 @@ static_libseccomp() {
 }
 
 need gcc command -v gcc
-# libFuzzer is C++.
-need g++ command -v g++
 need libc6-dev test -e /usr/include/stdio.h
 need make command -v make
 need pkg-config command -v pkg-config
@@ -29,14 +28,18 @@ need python3 test -x /usr/bin/python3
 need python3-venv /usr/bin/python3 -c 'import ensurepip, venv'
 # Any Node of at least 18 serves; the distribution's is taken where there is none.
 need nodejs sh -c 'for node in /usr/bin/node /usr/bin/nodejs /usr/local/bin/node; do [ -x "$node" ] && exit 0; done; exit 1'
-# The web page is tested in it.
-need chromium test -x /usr/bin/chromium
-# Rich output is tested with the packages that people use.
-need python3-numpy /usr/bin/python3 -c 'import numpy'
-need python3-pandas /usr/bin/python3 -c 'import pandas'
-need python3-matplotlib /usr/bin/python3 -c 'import matplotlib'
-# The README speaks WebSocket with it.
-need python3-websockets /usr/bin/python3 -c 'import websockets'
+if [ "${1:-}" = test ]; then
+    # libFuzzer is C++.
+    need g++ command -v g++
+    # The web page is tested in it.
+    need chromium test -x /usr/bin/chromium
+    # Rich output is tested with the packages that people use.
+    need python3-numpy /usr/bin/python3 -c 'import numpy'
+    need python3-pandas /usr/bin/python3 -c 'import pandas'
+    need python3-matplotlib /usr/bin/python3 -c 'import matplotlib'
+    # The README speaks WebSocket with it.
+    need python3-websockets /usr/bin/python3 -c 'import websockets'
+fi
 
 if [ ${#missing[@]} -gt 0 ]; then
     as_root=()
@@ -54,7 +57,7 @@ if ! command -v cargo >/dev/null; then
     echo "missing: Rust; see https://rustup.rs, then run this again" >&2
     exit 1
 fi
-if ! cargo nextest --version >/dev/null 2>&1; then
+if [ "${1:-}" = test ] && ! cargo nextest --version >/dev/null 2>&1; then
     echo "installing: cargo-nextest"
     cargo install --locked cargo-nextest
 fi
