@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use strsim::levenshtein;
 use toml::Value;
 
 /// What the value of a key must be.
@@ -95,30 +96,17 @@ pub(super) fn rule(key: &str) -> Option<(&'static str, Rule)> {
 pub(super) fn closest(key: &str) -> Option<String> {
     let key = key.to_lowercase().replace('-', "_");
     let leaf = |name: &str| name.rsplit('.').next().unwrap_or_default().to_owned();
-    let score = |name: &str| distance(&key, name).min(distance(&leaf(&key), &leaf(name)) + 1);
+    let score = |name: &str| levenshtein(&key, name).min(levenshtein(&leaf(&key), &leaf(name)) + 1);
     let keys = RULES.iter().map(|(name, _)| (score(name), (*name).to_owned()));
     let sections = RULES.iter().filter_map(|(name, _)| name.rsplit_once('.'));
     // The name of a section stands alone where the section is empty, or a value is where it should be.
-    let sections = sections.map(|(section, _)| (distance(&key, section), format!("[{section}]")));
+    let sections = sections.map(|(section, _)| (levenshtein(&key, section), format!("[{section}]")));
     keys.chain(sections).min().filter(|(edits, _)| *edits <= 3).map(|(_, name)| name)
 }
 
 /// Whether keys begin with this name and a dot.
 pub(super) fn is_section(name: &str) -> bool {
     RULES.iter().any(|(key, _)| key.strip_prefix(name).is_some_and(|rest| rest.starts_with('.')))
-}
-
-/// Levenshtein's distance.
-fn distance(a: &str, b: &str) -> usize {
-    let mut row: Vec<usize> = (0..=b.chars().count()).collect();
-    for (i, x) in a.chars().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
-        for (j, y) in b.chars().enumerate() {
-            let cost = (diagonal + usize::from(x != y)).min(row[j] + 1).min(row[j + 1] + 1);
-            diagonal = std::mem::replace(&mut row[j + 1], cost);
-        }
-    }
-    row.last().copied().unwrap_or_default()
 }
 
 impl Rule {

@@ -6,7 +6,7 @@ mod server;
 mod sessions;
 
 use super::operation::{Operation, Parameter, Place, Shape};
-use crate::rest::{DEFAULT_PAGE, MAX_PAGE};
+use crate::rest::{DEFAULT_PAGE, MAX_PAGE, ProblemCode};
 
 /// The groups, in the order in which they are shown.
 pub(super) const TAGS: [(&str, &str); 6] = [
@@ -22,6 +22,10 @@ pub(super) const TAGS: [(&str, &str); 6] = [
 const READ: &str = "session:read";
 /// Creating, running and changing.
 const EXECUTE: &str = "tool:execute";
+
+/// What the creation of a session can be refused for.
+const OF_CREATION: &[ProblemCode] =
+    &[ProblemCode::SessionLimit, ProblemCode::SandboxUnavailable, ProblemCode::Draining, ProblemCode::StorageFull];
 
 const LIMIT: Parameter = Parameter::query(
     "limit",

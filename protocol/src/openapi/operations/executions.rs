@@ -1,11 +1,18 @@
 //! Executions, the log, and questions to the interpreter.
 
-use super::{AFTER, EXECUTE, LIMIT, OFFSET, READ};
+use super::{AFTER, EXECUTE, LIMIT, OF_CREATION, OFFSET, READ};
 use crate::openapi::operation::{Access, Answer, Body, Content, Operation, Parameter, Shape};
 use crate::rest::{MAX_PAGE, ProblemCode};
 
 /// What a question to the interpreter can be refused for.
 const OF_QUESTIONS: &[ProblemCode] = &[ProblemCode::Busy, ProblemCode::Gone, ProblemCode::Draining];
+
+/// How an execution is answered, as a whole or as it runs.
+const ENDED: Answer = Answer::with(
+    200,
+    "How the program ended, be it well or not",
+    &[Content::json("ExecutionResult"), Content::LINES, Content::SERVER_SENT],
+);
 
 pub(super) const ALL: &[Operation] = &[
     Operation {
@@ -19,11 +26,7 @@ pub(super) const ALL: &[Operation] = &[
             same code follows that execution instead of running it twice; with other code it is a `conflict`.",
         access: Access::Scope(EXECUTE),
         body: Body::json("ExecutionRequest"),
-        answers: &[Answer::with(
-            200,
-            "How the program ended, be it well or not",
-            &[Content::json("ExecutionResult"), Content::LINES, Content::SERVER_SENT],
-        )],
+        answers: &[ENDED],
         problems: &[
             ProblemCode::Busy,
             ProblemCode::Conflict,
@@ -46,17 +49,8 @@ pub(super) const ALL: &[Operation] = &[
             execution ends with it.",
         access: Access::Scope(EXECUTE),
         body: Body::json("OneShotRequest"),
-        answers: &[Answer::with(
-            200,
-            "How the program ended, be it well or not",
-            &[Content::json("ExecutionResult"), Content::LINES, Content::SERVER_SENT],
-        )],
-        problems: &[
-            ProblemCode::SessionLimit,
-            ProblemCode::SandboxUnavailable,
-            ProblemCode::Draining,
-            ProblemCode::StorageFull,
-        ],
+        answers: &[ENDED],
+        problems: OF_CREATION,
         ..Operation::PLAIN
     },
     Operation {

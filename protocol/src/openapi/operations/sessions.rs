@@ -1,6 +1,6 @@
 //! Sessions, and the sockets that attach to them.
 
-use super::{AFTER, EXECUTE, LIMIT, OFFSET, READ};
+use super::{AFTER, EXECUTE, LIMIT, OF_CREATION, OFFSET, READ};
 use crate::openapi::operation::{Access, Answer, Body, Content, Operation, Parameter, Shape};
 use crate::rest::ProblemCode;
 
@@ -36,12 +36,7 @@ pub(super) const ALL: &[Operation] = &[
             "restart",
             "listFiles",
         ])],
-        problems: &[
-            ProblemCode::SessionLimit,
-            ProblemCode::SandboxUnavailable,
-            ProblemCode::Draining,
-            ProblemCode::StorageFull,
-        ],
+        problems: OF_CREATION,
         ..Operation::PLAIN
     },
     Operation {
@@ -122,12 +117,7 @@ pub(super) const ALL: &[Operation] = &[
             Parameter::query("after", AFTER, "As when attaching; 0 if absent"),
         ],
         answers: &[SOCKET],
-        problems: &[
-            ProblemCode::SessionLimit,
-            ProblemCode::SandboxUnavailable,
-            ProblemCode::Draining,
-            ProblemCode::StorageFull,
-        ],
+        problems: OF_CREATION,
         is_socket: true,
         ..Operation::PLAIN
     },
