@@ -8,6 +8,7 @@ mod fault;
 mod file;
 mod load;
 mod rules;
+mod sandbox;
 mod settings;
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -17,6 +18,7 @@ use serde::{Deserialize, Serialize};
 
 pub use fault::ConfigError;
 pub use load::{Overrides, Reading, load, locate_data_dir, read};
+pub use sandbox::{Commands, Level, MaxProcesses, PolicyAction, RelaxedLevel, Sandbox, StandardLevel};
 pub use settings::{Origin, Setting, Settings, masked};
 
 /// The effective configuration. Holds paths of secrets, never secrets.
@@ -70,13 +72,7 @@ impl Config {
     /// The keys that were set to something but the default and that this version does not act on.
     pub fn without_effect(&self) -> Vec<&'static str> {
         let edge = Edge::default();
-        let changed = [
-            (
-                "sandbox.violations_per_minute",
-                self.sandbox.violations_per_minute != Sandbox::default().violations_per_minute,
-            ),
-            ("edge.metrics_addr", self.edge.metrics_addr != edge.metrics_addr),
-        ];
+        let changed = [("edge.metrics_addr", self.edge.metrics_addr != edge.metrics_addr)];
         changed.into_iter().filter(|(_, changed)| *changed).map(|(key, _)| key).collect()
     }
 }
@@ -198,40 +194,6 @@ pub struct Store {
 impl Default for Store {
     fn default() -> Self {
         Self { session_mb: 64, total_mb: 4096, keep_ended_s: 3600 }
-    }
-}
-
-/// What every sandbox gets.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Sandbox {
-    /// MiB of a session's working directory, and of its `/tmp`.
-    pub disk_mb: u64,
-    /// Processes and threads of one session, by level.
-    pub max_processes: MaxProcesses,
-    /// Refused system calls of one session in a minute beyond which it is ended.
-    pub violations_per_minute: u32,
-}
-
-impl Default for Sandbox {
-    fn default() -> Self {
-        Self { disk_mb: 64, max_processes: MaxProcesses::default(), violations_per_minute: 100 }
-    }
-}
-
-/// Processes and threads of one session, for each level that this version offers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct MaxProcesses {
-    /// In `standard`.
-    pub standard: u32,
-    /// In `relaxed`.
-    pub relaxed: u32,
-}
-
-impl Default for MaxProcesses {
-    fn default() -> Self {
-        Self { standard: 64, relaxed: 64 }
     }
 }
 

@@ -40,6 +40,12 @@ const DAY: i64 = 86_400;
 const NO_TLS: &str =
     "this version speaks no TLS; put a proxy in front that does, and its host name into edge.allowed_hosts";
 
+const POLICY: Rule = Rule::Word(&["refuse", "warn", "record"]);
+const MODULES: Rule = Rule::List(
+    is_module,
+    "a list of modules such as [\"default\", \"requests\"]; \"default\" is the level's own list, \"*\" everything, \"!name\" not this one",
+);
+
 /// Every key. The bounds of counts keep arithmetic far from overflow and catch a value in the wrong unit.
 #[rustfmt::skip]
 pub(super) const RULES: &[(&str, Rule)] = &[
@@ -75,9 +81,20 @@ pub(super) const RULES: &[(&str, Rule)] = &[
     ("store.redis_url", Rule::Fixed(Fixed::Unset, "this version stores everything in data_dir, on one machine")),
     ("sandbox.backend", Rule::Fixed(Fixed::Word("native"), "this version has no other walls; for stronger ones run the server in a virtual machine")),
     ("sandbox.allow_reduced_isolation", Rule::Fixed(Fixed::Off, "this version never runs with less than every wall; `repltool doctor` says how to get the missing ones")),
-    ("sandbox.standard.commands", Rule::Fixed(Fixed::Word("utilities"), "nothing takes the basic utilities away from Bash in this version")),
+    ("sandbox.levels", Rule::List(is_level, "a list of the levels \"strict\", \"standard\" and \"relaxed\"")),
+    ("sandbox.strict.policy", POLICY),
+    ("sandbox.strict.python_modules", MODULES),
+    ("sandbox.strict.javascript_modules", MODULES),
+    ("sandbox.standard.policy", POLICY),
+    ("sandbox.standard.python_modules", MODULES),
+    ("sandbox.standard.javascript_modules", MODULES),
+    ("sandbox.standard.commands", Rule::Word(&["utilities", "builtins"])),
+    ("sandbox.relaxed.policy", POLICY),
+    ("sandbox.relaxed.python_modules", MODULES),
+    ("sandbox.relaxed.javascript_modules", MODULES),
     ("sandbox.violations_per_minute", Rule::Count(1, 1_000_000_000)),
     ("sandbox.disk_mb", Rule::Count(1, 1_048_576)),
+    ("sandbox.max_processes.strict", Rule::Count(2, 32_768)),
     ("sandbox.max_processes.standard", Rule::Count(2, 32_768)),
     ("sandbox.max_processes.relaxed", Rule::Count(2, 32_768)),
     ("runtimes.python", Rule::Text),
@@ -192,6 +209,17 @@ fn is_host(text: &str) -> bool {
     };
     let of_hosts = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | '[' | ']' | ':');
     !host.is_empty() && host.chars().all(of_hosts) && port.is_none_or(|port| port.parse::<u16>().is_ok())
+}
+
+fn is_level(text: &str) -> bool {
+    matches!(text, "strict" | "standard" | "relaxed")
+}
+
+/// `name`, `!name`, `*` or `default`; a name as Python and Node write it.
+fn is_module(text: &str) -> bool {
+    let name = text.strip_prefix('!').unwrap_or(text);
+    let of_names = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.' | '-' | '/' | '@' | ':');
+    text == "*" || (!name.is_empty() && name.chars().all(of_names))
 }
 
 fn is_network(text: &str) -> bool {

@@ -25,7 +25,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::supervisor::handle::{CreateError, Delivered, News, SupervisorHandle};
 use crate::supervisor::link::init::ExitStatus;
-use crate::supervisor::link::{self, Create, Exited, SandboxId};
+use crate::supervisor::link::{self, Create, Exited, Refused, SandboxId};
 use control::{ControlError, Decoder, FromDriver, ToDriver};
 use files::FileAnswer;
 use meters::Counters;
@@ -71,6 +71,8 @@ pub enum KernelEvent {
     Limit(Limit),
     /// The supervisor has measured: [`Kernel::used`] is up to date.
     Measured,
+    /// Calls of the program were refused.
+    Refused(Refused),
     /// The interpreter has ended; the sandbox ends with it.
     Ended(ExitStatus),
     /// Every process of the sandbox is gone.
@@ -240,6 +242,7 @@ impl Kernel {
                         self.meters.take(measured.into());
                         return KernelEvent::Measured;
                     }
+                    News::Refused(refused) => return KernelEvent::Refused(refused),
                 },
                 exited = exit => {
                     self.exit = None;

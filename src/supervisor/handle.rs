@@ -11,8 +11,8 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::{Notify, mpsc, oneshot};
 
 use super::link::{
-    self, Create, Exited, Held, LinkError, MAX_PACKET_BYTES, Measured, SandboxFds, SandboxId, ToGateway, ToSupervisor,
-    VERSION, Watch, Welcome,
+    self, Create, Exited, Held, LinkError, MAX_PACKET_BYTES, Measured, Refused, SandboxFds, SandboxId, ToGateway,
+    ToSupervisor, VERSION, Watch, Welcome,
 };
 
 /// Packets that wait for room on the link. Each session has at most a handful outstanding; past this the supervisor
@@ -21,7 +21,7 @@ const OUTBOX: usize = 65_536;
 /// News of one sandbox that its holder has not taken yet. What comes when it is full is dropped: a limit comes once for
 /// each thing that begins, and measurements as often as they are asked for. A limit of which nobody heard is kept by
 /// the supervisor itself.
-const NEWS: usize = 8;
+const NEWS: usize = 64;
 
 /// A sandbox in the gateway's hands.
 #[derive(Debug)]
@@ -37,12 +37,14 @@ pub struct Delivered {
 }
 
 /// What the supervisor tells of a sandbox that lives.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum News {
     /// A limit has struck, see [`ToGateway::Limit`].
     Limit(Limit),
     /// Answers [`SupervisorHandle::measure`].
     Measured(Measured),
+    /// Calls were refused, see [`ToGateway::Refused`].
+    Refused(Refused),
 }
 
 /// Who hears of a sandbox.
@@ -259,6 +261,10 @@ impl Shared {
                     self.tell(measured.sandbox, News::Measured(measured));
                     continue;
                 }
+                ToGateway::Refused { sandbox, refused } => {
+                    self.tell(sandbox, News::Refused(refused));
+                    continue;
+                }
                 ToGateway::Handover(held) => {
                     self.send(&ToSupervisor::Adopted(held.sandbox));
                     match self.delivered(held, fds) {
@@ -298,9 +304,9 @@ impl Shared {
 
     fn tell(&self, sandbox: SandboxId, news: News) {
         if let Some(holder) = lock(&self.holders).get(&sandbox)
-            && holder.news.try_send(news).is_err()
+            && let Err(error) = holder.news.try_send(news)
         {
-            tracing::debug!(sandbox = sandbox.0, ?news, "nobody takes the news");
+            tracing::debug!(sandbox = sandbox.0, %error, "nobody takes the news");
         }
     }
 }
@@ -341,12 +347,17 @@ mod tests {
         let session: SessionId = "0123456789abcdefghijkl".parse().expect("an id");
         let counters = vec![Counter::Cpu, Counter::RefusedForks];
         let held = Held { sandbox: SANDBOX, session, deadline_ns: None, counters, begun: Counts::default() };
-        tell(&ToGateway::Created { request: 1, held }, &[far.as_fd(); 6]);
+        tell(&ToGateway::Created { request: 1, held }, &[far.as_fd(); 7]);
         let measured = Measured { sandbox: SANDBOX, cpu_ns: 5, peak_memory_bytes: 6 };
         tell(&ToGateway::Limit { sandbox: SandboxId(8), limit: Limit::Memory }, &[]);
         tell(&ToGateway::Limit { sandbox: SANDBOX, limit: Limit::CpuTime }, &[]);
         tell(&ToGateway::Measured(measured), &[]);
+        tell(&ToGateway::Refused { sandbox: SANDBOX, refused: refused() }, &[]);
         tell(&ToGateway::Exited(Exited { sandbox: SANDBOX, ..Exited::default() }), &[]);
+    }
+
+    fn refused() -> Refused {
+        Refused { rule: "exec".to_owned(), detail: "execve /usr/bin/id".to_owned(), times: 2 }
     }
 
     #[tokio::test]
@@ -374,6 +385,7 @@ mod tests {
             assert_eq!(news.recv().await, Some(News::Limit(Limit::CpuTime)));
             let measured = Measured { sandbox: SANDBOX, cpu_ns: 5, peak_memory_bytes: 6 };
             assert_eq!(news.recv().await, Some(News::Measured(measured)));
+            assert_eq!(news.recv().await, Some(News::Refused(refused())));
             assert_eq!(news.recv().await, None);
         };
         tokio::select! {

@@ -29,14 +29,14 @@ use crate::sandbox::probe::Report;
 pub use secret::Secret;
 
 /// Version of the messages. A gateway of another version is refused.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 /// The largest packet.
 pub const MAX_PACKET_BYTES: usize = 64 * 1024;
 /// Descriptors of one packet: those of one sandbox.
-pub const MAX_FDS: usize = 8;
+pub const MAX_FDS: usize = 9;
 /// Descriptors that a session takes at most in each of the two processes: those above with their copies, the log's files,
 /// and what is on its way.
-pub const FDS_PER_SESSION: u64 = 14;
+pub const FDS_PER_SESSION: u64 = 16;
 /// Sandboxes handed over and not yet adopted; the supervisor sends no more until some are.
 pub const HANDOVER_WINDOW: usize = 32;
 
@@ -80,8 +80,27 @@ pub enum ToGateway {
     },
     /// Answers [`ToSupervisor::Measure`].
     Measured(Measured),
+    /// Calls of a sandbox were refused. Sent before the program goes on, and before [`SandboxFds::violations`] counts
+    /// them.
+    Refused {
+        /// The sandbox.
+        sandbox: SandboxId,
+        /// What was refused.
+        refused: Refused,
+    },
     /// Stop in good order.
     Drain,
+}
+
+/// Calls of one kind that a sandbox was refused, one after the other.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refused {
+    /// The rule that was broken: `exec`, `process`, `network`, `namespace`, `mount` … (`sandbox/policy.rs`).
+    pub rule: String,
+    /// The call, and the path where there is one: `execve /usr/bin/id`. From the program: at most 300 bytes, printable.
+    pub detail: String,
+    /// How often, at least 1.
+    pub times: u32,
 }
 
 /// What a gateway needs to begin.
@@ -153,6 +172,8 @@ pub struct Exited {
     /// The limit that had struck in it since something last began: told before, found at its end, or the reason for
     /// which the supervisor killed it. A gateway that stopped it for another reason goes by that.
     pub limit: Option<Limit>,
+    /// Whether the supervisor killed it because too many of its calls were refused.
+    pub violations: bool,
 }
 
 /// What the gateway asks of the supervisor.
@@ -247,6 +268,8 @@ pub struct SandboxFds {
     pub control: OwnedFd,
     /// The socket of the sandbox's init.
     pub init: OwnedFd,
+    /// An eventfd(2), non-blocking: how many calls were refused since it was last read.
+    pub violations: OwnedFd,
     /// Counts CPU time, where the host does.
     pub cpu: Option<OwnedFd>,
     /// Counts the peak of memory use, where the host does.
@@ -265,7 +288,7 @@ impl SandboxFds {
     pub fn new(fds: Vec<OwnedFd>, counters: &[Counter]) -> Result<Self, LinkError> {
         let mut fds = fds.into_iter();
         let mut next = || fds.next().ok_or(LinkError::Descriptors);
-        let (stdout, stderr, control, init) = (next()?, next()?, next()?, next()?);
+        let (stdout, stderr, control, init, violations) = (next()?, next()?, next()?, next()?, next()?);
         let (mut cpu, mut memory_peak, mut oom_kills, mut refused_forks) = (None, None, None, None);
         for counter in counters {
             let slot = match counter {
@@ -276,7 +299,7 @@ impl SandboxFds {
             };
             *slot = Some(next()?);
         }
-        Ok(Self { stdout, stderr, control, init, cpu, memory_peak, oom_kills, refused_forks })
+        Ok(Self { stdout, stderr, control, init, violations, cpu, memory_peak, oom_kills, refused_forks })
     }
 }
 

@@ -12,6 +12,7 @@ use std::time::Duration;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use repltool_protocol::ids::SessionId;
+use rustix::event::{EventfdFlags, eventfd};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::gauge::Gauge;
@@ -51,6 +52,8 @@ struct Live {
     session: SessionId,
     deadline_ns: Option<u64>,
     gauge: Gauge,
+    /// How many of its calls were refused since a gateway last read it.
+    violations: OwnedFd,
     /// A gateway has it and watches its clock.
     adopted: bool,
     /// How it ended, once it has.
@@ -73,13 +76,7 @@ pub(super) struct Sandboxes {
     /// Sessions that ended while a sandbox of theirs still died.
     to_release: HashSet<SessionId>,
     next: u64,
-    config: SandboxConfig,
-}
-
-struct SandboxConfig {
-    disk_mb: u64,
-    standard_processes: u32,
-    relaxed_processes: u32,
+    config: crate::config::Sandbox,
 }
 
 /// What every program finds; a session's own environment is laid over it.
@@ -115,11 +112,7 @@ impl Sandboxes {
             leaving: Vec::new(),
             to_release: HashSet::new(),
             next: 1,
-            config: SandboxConfig {
-                disk_mb: sandbox.disk_mb,
-                standard_processes: sandbox.max_processes.standard,
-                relaxed_processes: sandbox.max_processes.relaxed,
-            },
+            config: sandbox.clone(),
         })
     }
 
@@ -137,8 +130,11 @@ impl Sandboxes {
         let pidfd = sandbox.pidfd.try_clone().map_err(MakeError::Descriptor)?;
         let gauge = Gauge::new(&sandbox, create.memory_bytes);
         let counted = gauge.is_counted();
+        let violations =
+            eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(|e| MakeError::Descriptor(e.into()))?;
         let live = Live {
             sandbox,
+            violations,
             session: create.session.clone(),
             deadline_ns: None,
             gauge,
@@ -163,14 +159,10 @@ impl Sandboxes {
             .map(|(name, value)| CString::new(format!("{name}={value}")))
             .collect::<Result<Vec<_>, _>>()
             .map_err(|_| MakeError::Environment)?;
-        let max_processes = match create.mode {
-            repltool_protocol::rest::SandboxMode::Relaxed => self.config.relaxed_processes,
-            _ => self.config.standard_processes,
-        };
         let limits = Limits {
             memory_bytes: create.memory_bytes,
             memory_rlimit: program.memory_rlimit,
-            max_processes,
+            max_processes: self.config.max_processes(create.mode),
             cpu_seconds: create.cpu_seconds,
             // More than the file systems hold: a program is to see ENOSPC of those, before the signal of this limit.
             file_bytes: self.config.disk_mb << 21,
@@ -214,7 +206,7 @@ impl Sandboxes {
     fn copies(&self, id: SandboxId, live: &Live) -> Result<(Held, Vec<OwnedFd>), MakeError> {
         let Live { sandbox, session, deadline_ns, .. } = live;
         let mut fds = Vec::with_capacity(link::MAX_FDS);
-        for fd in [&sandbox.stdout, &sandbox.stderr, &sandbox.control, &sandbox.init] {
+        for fd in [&sandbox.stdout, &sandbox.stderr, &sandbox.control, &sandbox.init, &live.violations] {
             fds.push(fd.try_clone().map_err(MakeError::Descriptor)?);
         }
         let (counters, files): (Vec<_>, Vec<_>) =

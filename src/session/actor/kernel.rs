@@ -76,7 +76,7 @@ impl Actor {
             KernelEvent::Driver(FromDriver::Owner { m, n }) => self.on_owner(m, n),
             KernelEvent::Driver(FromDriver::Reply { n, body }) => self.on_reply(n, body),
             KernelEvent::Driver(FromDriver::Hello { last, .. }) => self.on_hello(last),
-            KernelEvent::Driver(FromDriver::Ready { .. }) | KernelEvent::Ended(_) => {}
+            KernelEvent::Driver(FromDriver::Ready { .. }) | KernelEvent::Ended(_) | KernelEvent::Refused(_) => {}
             KernelEvent::DriverFault(error) => self.driver_fault(&error),
             KernelEvent::Asked(id) => self.on_asked(id),
             KernelEvent::File { id, answer } => self.on_file(id, answer),

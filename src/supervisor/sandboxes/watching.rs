@@ -85,6 +85,7 @@ impl Sandboxes {
             cpu_ns: last.counts.cpu_ns.saturating_sub(begun.cpu_ns),
             peak_memory_bytes: live.gauge.peak_memory_bytes(&live.sandbox),
             limit: self.limits.struck(id, &last),
+            violations: false,
         };
         Some(exited)
     }
