@@ -45,7 +45,6 @@ const FIXED: &[(&str, Option<&str>)] = &[
     ("auth.leeway_s", Some("30")),
     ("sandbox.backend", Some("\"native\"")),
     ("sandbox.allow_reduced_isolation", Some("false")),
-    ("sandbox.standard.commands", Some("\"utilities\"")),
     ("sandbox.disk_mb", Some("64")),
     ("sandbox.violations_per_minute", Some("100")),
     ("log.level", Some("\"info\"")),
@@ -197,7 +196,7 @@ fn what_this_version_does_not_have_is_refused_with_what_to_do_instead() {
             assert!(!told.contains("hunter2"), "{told}");
         }
     }
-    let refused = ["edge.tls_cert", "auth.jwks_url", "sandbox.allow_reduced_isolation", "sandbox.standard.commands"];
+    let refused = ["edge.tls_cert", "auth.jwks_url", "sandbox.allow_reduced_isolation"];
     assert!(refused.iter().all(|key| matches!(rule(key), Some((_, Rule::Fixed(..))))));
 }
 

@@ -76,7 +76,8 @@ impl Actor {
             KernelEvent::Driver(FromDriver::Owner { m, n }) => self.on_owner(m, n),
             KernelEvent::Driver(FromDriver::Reply { n, body }) => self.on_reply(n, body),
             KernelEvent::Driver(FromDriver::Hello { last, .. }) => self.on_hello(last),
-            KernelEvent::Driver(FromDriver::Ready { .. }) | KernelEvent::Ended(_) | KernelEvent::Refused(_) => {}
+            KernelEvent::Driver(FromDriver::Ready { .. }) | KernelEvent::Ended(_) => {}
+            KernelEvent::Refused(refused) => self.on_refused(refused),
             KernelEvent::DriverFault(error) => self.driver_fault(&error),
             KernelEvent::Asked(id) => self.on_asked(id),
             KernelEvent::File { id, answer } => self.on_file(id, answer),

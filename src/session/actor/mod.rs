@@ -22,6 +22,7 @@ mod queries;
 mod running;
 mod stdin;
 mod timers;
+mod violations;
 
 use std::collections::VecDeque;
 use std::pin::Pin;

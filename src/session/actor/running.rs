@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use repltool_protocol::event::{Exception, Limit, Outcome, RawJson, Usage};
+use repltool_protocol::event::{Exception, Limit, Outcome, RawJson, Usage, Violation};
 use repltool_protocol::ids::ExecutionId;
 use repltool_protocol::rest::Language;
 use tokio::time::Instant;
@@ -77,6 +77,8 @@ pub(super) struct Running {
     pub(super) done: Option<Box<Done>>,
     /// The limit for which it ends, once the driver has told its end.
     pub(super) verdict: Option<Limit>,
+    /// The first rule that it broke.
+    pub(super) violation: Option<Violation>,
     /// Whether what is printed now belongs to nothing that runs.
     pub(super) is_nobodys: bool,
     /// Parts of the code that the driver has answered.
@@ -111,6 +113,7 @@ impl Running {
             dropped: 0,
             done: None,
             verdict: None,
+            violation: None,
             is_nobodys: false,
             parts_sent: 0,
             brings_stdin: false,
@@ -190,7 +193,7 @@ impl Running {
             exception: None,
             exit_code: None,
             limit: None,
-            violation: None,
+            violation: self.violation.clone(),
             truncated: self.dropped > 0,
             state_lost: false,
             usage: Usage { output_bytes: self.kept, ..Usage::default() },
