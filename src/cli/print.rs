@@ -4,9 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io;
 
-use repltool_protocol::event::{
-    Event, Limit, Outcome, Recovered, StatusReason, StreamName, Violation, ViolationLayer,
-};
+use repltool_protocol::event::{Event, Limit, Outcome, Recovered, StatusReason, StreamName, Violation, ViolationLayer};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 
 /// Exit code of a program whose time ran out, as of timeout(1).

@@ -325,12 +325,7 @@ mod tests {
         }
         assert_eq!(status("language=python&sandbox_mode=relaxed", "sandbox:relaxed"), 200);
         assert_eq!(status("language=python&sandbox_mode=relaxed", "tool:execute"), 403);
-        for query in [
-            "",
-            "language=ruby",
-            "language=Bash",
-            "language=python&sandbox_mode=none",
-        ] {
+        for query in ["", "language=ruby", "language=Bash", "language=python&sandbox_mode=none"] {
             assert_eq!(status(query, "tool:execute"), 400, "{query}");
         }
         let strict = "language=python&sandbox_mode=strict";

@@ -63,9 +63,8 @@ fn what_is_larger_than_allowed_is_no_message() {
     let reply = |body: String| frame(&format!(r#"{{"t":"reply","n":4294967296,"body":{body}}}"#));
     let matches = |count| format!(r#"{{"matches":{:?},"cursor_start":0,"cursor_end":0}}"#, vec!["a"; count]);
     let text = |size| format!(r#"{{"found":true,"data":{{"text/plain":"{}"}}}}"#, "x".repeat(size));
-    let finding = |rule: usize, detail: usize| {
-        format!(r#"{{"rule":"{}","detail":"{}"}}"#, "r".repeat(rule), "d".repeat(detail))
-    };
+    let finding =
+        |rule: usize, detail: usize| format!(r#"{{"rule":"{}","detail":"{}"}}"#, "r".repeat(rule), "d".repeat(detail));
     let done = |count, finding: String| {
         let findings = vec![finding; count].join(",");
         frame(&format!(r#"{{"t":"done","m":1,"n":1,"success":true,"end_ns":1,"violations":[{findings}]}}"#))

@@ -175,6 +175,7 @@ fn legible(text: &str, max_bytes: usize) -> String {
 
 /// Neither a control character, nor one that ends a line or changes the direction of what follows.
 fn is_plain(c: char) -> bool {
-    let is_format = matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
+    let is_format =
+        matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
     !c.is_control() && !is_format
 }
