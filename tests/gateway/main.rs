@@ -152,6 +152,9 @@ mod idle;
 /// Violations of a sandbox's rules: told, counted, and in the end the session's end.
 mod violations;
 
+/// Calls that Linux refuses to a program: each is told, before the end of the execution that made it.
+mod refusals;
+
 /// The levels of sandboxes: which are offered, and what `strict` takes away.
 mod levels;
 
