@@ -12,7 +12,7 @@ use crate::token::MAX_TOKEN_BYTES;
 
 /// What a client sends, and by which messages it is answered.
 const ANSWERS: [(&str, &[&str]); 10] = [
-    ("execute", &["queued", "started", "stream", "display", "input_request", "result", "problem"]),
+    ("execute", &["queued", "started", "stream", "display", "input_request", "violation", "result", "problem"]),
     ("stdin", &["problem"]),
     ("interrupt", &["result", "problem"]),
     ("restart", &["status", "problem"]),

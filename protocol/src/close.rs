@@ -17,7 +17,7 @@ pub enum CloseCode {
     Overloaded,
     /// 4401: the token is missing, invalid or expired.
     Unauthorized,
-    /// 4403: not allowed.
+    /// 4403: not allowed; or the session was ended because of too many violations.
     Forbidden,
     /// 4404: there is no such session.
     NotFound,

@@ -65,6 +65,19 @@ pub enum Event {
         /// Whether what is typed should stay hidden.
         password: bool,
     },
+    /// A rule of the sandbox was broken, or what the level does not allow was tried.
+    Violation {
+        /// The execution that ran; null while nothing runs.
+        id: Option<ExecutionId>,
+        /// Which rule, for example `import`; at most 64 bytes.
+        rule: String,
+        /// What was tried, for example `subprocess`; at most 300 bytes of printable text.
+        detail: String,
+        /// Who found it.
+        layer: ViolationLayer,
+        /// How often it was tried, one time after the other; at least 1.
+        times: u32,
+    },
     /// The last event of an execution.
     Result(Box<Outcome>),
     /// The session changed.
@@ -83,8 +96,8 @@ pub enum Event {
 
 impl Event {
     /// Every value of `type`.
-    pub const TYPES: [&'static str; 7] =
-        ["queued", "started", "stream", "display", "input_request", "result", "status"];
+    pub const TYPES: [&'static str; 8] =
+        ["queued", "started", "stream", "display", "input_request", "violation", "result", "status"];
 }
 
 /// One of the two output streams.
@@ -105,7 +118,7 @@ pub enum SessionStatus {
     Active,
     /// Usable, and nothing ran for a while.
     Idle,
-    /// Ended by its idle timeout; readable for a while.
+    /// Ended by its idle timeout, or by too many violations; readable for a while.
     Terminated,
     /// Its interpreter is gone and could not be replaced.
     Error,
@@ -139,6 +152,8 @@ pub enum StatusReason {
     Terminated,
     /// The disk is full: new work is refused until there is room.
     StorageFull,
+    /// There were too many violations; the session has ended.
+    Violations,
 }
 
 /// What became of a session's variables in a recovery.
@@ -172,7 +187,7 @@ pub struct Outcome {
     pub exit_code: Option<i32>,
     /// The limit that ended it.
     pub limit: Option<Limit>,
-    /// The rule that was broken.
+    /// The first rule that was broken.
     pub violation: Option<Violation>,
     /// Output was cut at `max_output_size`, or `result` at its own limit; what came before is kept.
     pub truncated: bool,

@@ -42,6 +42,9 @@ pub(super) fn why(closed: &Closed) -> String {
     match known {
         Some(CloseCode::Terminated) => "the session was terminated".to_owned(),
         Some(CloseCode::IdleTimeout) => "the session has ended: nobody used it for its idle timeout".to_owned(),
+        Some(CloseCode::Forbidden) => {
+            "the session was ended by too many violations, or the token may not use it".to_owned()
+        }
         Some(CloseCode::NotFound) => "there is no such session any more".to_owned(),
         Some(CloseCode::Unauthorized) => "the token has expired; make one with `repltool token`".to_owned(),
         _ if closed.reason.is_empty() => format!("the server closed the connection ({:?})", closed.code),

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io;
 
-use repltool_protocol::event::{Event, Limit, Outcome, Recovered, StatusReason, StreamName};
+use repltool_protocol::event::{Event, Limit, Outcome, Recovered, StatusReason, StreamName, Violation, ViolationLayer};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 
 /// Exit code of a program whose time ran out, as of timeout(1).
@@ -51,6 +51,8 @@ pub(super) struct Screen {
     goes_on: bool,
     /// Whether a loss was told, so that its second mention is no news.
     loss_told: bool,
+    /// Whether a violation of the execution that runs was told; its result names it again.
+    violation_told: bool,
     at_line_start: bool,
 }
 
@@ -62,6 +64,7 @@ impl Screen {
             stderr: tokio::io::stderr(),
             goes_on: false,
             loss_told: false,
+            violation_told: false,
             at_line_start: true,
         }
     }
@@ -92,9 +95,17 @@ impl Screen {
             Event::Stream { stream, data, .. } => vec![(*stream, data.into())],
             Event::Display { data, .. } => vec![(Stdout, format!("{}\n", in_text(data)).into())],
             Event::InputRequest { prompt, .. } => vec![(Stdout, prompt.into())],
+            Event::Violation { id, rule, detail, layer, times } => {
+                self.violation_told |= id.is_some();
+                vec![(Stderr, refused(rule, detail, *layer, *times).into())]
+            }
             Event::Result(outcome) => {
                 let value = outcome.result_text.iter().map(|text| (Stdout, format!("{text}\n").into()));
                 let mut pieces: Vec<_> = value.chain([(Stderr, epilogue(outcome).into())]).collect();
+                if let (Some(Violation { rule, detail, layer }), false) = (&outcome.violation, self.violation_told) {
+                    pieces.push((Stderr, refused(rule, detail, *layer, 1).into()));
+                }
+                self.violation_told = false;
                 if outcome.state_lost && self.is_news_of_loss() {
                     pieces.push((Stderr, "repltool: the interpreter was replaced; its variables are gone\n".into()));
                 }
@@ -173,7 +184,20 @@ fn in_words(reason: StatusReason, recovered: Option<Recovered>) -> &'static str 
         (StatusReason::Recovered, Some(Recovered::Replayed)) => "the session was taken up again, with its variables",
         (StatusReason::Recovered, _) => "the session was taken up again; variables are gone",
         (StatusReason::Terminated, _) => "the session was terminated",
+        (StatusReason::Violations, _) => "too many rules of the sandbox were broken; the session has ended",
         (StatusReason::StorageFull, _) => "the disk of the server is full; it takes no new work until there is room",
+    }
+}
+
+/// What was tried against the rules of the sandbox, on a line of its own.
+fn refused(rule: &str, detail: &str, layer: ViolationLayer, times: u32) -> String {
+    let what = match layer {
+        ViolationLayer::Kernel => "refused by the sandbox",
+        ViolationLayer::Policy => "against the policy of the sandbox",
+    };
+    match times {
+        0 | 1 => format!("repltool: {what} ({rule}): {detail}\n"),
+        times => format!("repltool: {what} ({rule}), {times} times: {detail}\n"),
     }
 }
 
@@ -253,6 +277,22 @@ mod tests {
         assert_eq!(epilogue(&outcome(Some(exception(vec!["a".into(), "b".into()])), None)), "a\nb\n");
         let told = epilogue(&outcome(Some(exception(vec![])), Some(Limit::Memory)));
         assert_eq!(told, "StateLost: gone\nrepltool: ended by the limit on memory (--max-memory)\n");
+    }
+
+    #[test]
+    fn a_violation_is_told_once_and_before_the_end() {
+        let (rule, detail) = ("exec".to_owned(), "execve /usr/bin/id".to_owned());
+        let layer = ViolationLayer::Kernel;
+        let mut ended = outcome(None, None);
+        ended.violation = Some(Violation { rule: rule.clone(), detail: detail.clone(), layer });
+        let told = Event::Violation { id: Some(ended.id.clone()), rule, detail, layer, times: 3 };
+        let ended = Event::Result(Box::new(ended));
+        let mut screen = Screen::of_one_execution();
+        let mut said = |event| screen.pieces(event).into_iter().map(|(_, text)| text).collect::<String>();
+        assert_eq!(said(&told), "repltool: refused by the sandbox (exec), 3 times: execve /usr/bin/id\n");
+        assert_eq!(said(&ended), "");
+        let alone = "repltool: refused by the sandbox (exec): execve /usr/bin/id\n";
+        assert_eq!(said(&ended), alone, "where the event itself is no longer kept");
     }
 
     #[test]

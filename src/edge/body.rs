@@ -245,8 +245,9 @@ mod tests {
             assert!(got.chars().count() <= 610, "{} characters", got.chars().count());
         }
         let config = format!(r#"{{"language":"python","environment":{{"{long}":""}}}}"#);
-        let config = decode::<SessionConfig>(config.as_bytes()).unwrap().unwrap();
-        let fault = crate::edge::validate::session(&config).unwrap_err();
+        let mut config = decode::<SessionConfig>(config.as_bytes()).unwrap().unwrap();
+        let offered = crate::edge::capabilities::modes(&crate::config::Sandbox::default());
+        let fault = crate::edge::validate::session(&mut config, &offered).unwrap_err();
         assert!(serde_json::to_vec(&fault.document("r1")).unwrap().len() < 8192);
     }
 

@@ -6,14 +6,14 @@ use repltool_protocol::rest::capabilities::{
     Capabilities, LanguageSupport, ModeSupport, ResourceBounds, SandboxLayer, SandboxSupport, ServerLimits,
     timeout_bounds,
 };
-use repltool_protocol::rest::{Language, MAX_CODE_CHARS, MAX_MESSAGE_BYTES, MAX_PAGE, SandboxMode};
+use repltool_protocol::rest::{Language, MAX_CODE_CHARS, MAX_MESSAGE_BYTES, MAX_PAGE, ResourceLimits, SandboxMode};
 
 use super::auth::Scope;
 use super::problem::Fault;
 use super::respond::{self, Answer};
 use super::router::Call;
 use super::validate;
-use crate::config::Config;
+use crate::config::{Config, Sandbox};
 
 /// What was found on the host.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ pub fn describe(config: &Config, host: Host) -> Capabilities {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         protocol: SUBPROTOCOL.to_owned(),
         languages: host.interpreters.into_iter().map(|(language, version)| support(language, version)).collect(),
-        sandbox: SandboxSupport { tier: host.tier, layers: layers.collect(), modes: modes(config) },
+        sandbox: SandboxSupport { tier: host.tier, layers: layers.collect(), modes: modes(&config.sandbox) },
         limits: limits(config),
     }
 }
@@ -53,18 +53,21 @@ fn support(language: Language, version: String) -> LanguageSupport {
     LanguageSupport { name: language, synonyms, interpreter: interpreter.to_owned(), version, min_memory_mb }
 }
 
-fn modes(config: &Config) -> Vec<ModeSupport> {
-    let processes = config.sandbox.max_processes;
-    let offered = [
-        (SandboxMode::Standard, vec![Scope::Execute], processes.standard),
-        (SandboxMode::Relaxed, vec![Scope::Execute, Scope::Relaxed], processes.relaxed),
+/// The levels that this server offers, the tightest first.
+pub(super) fn modes(sandbox: &Sandbox) -> Vec<ModeSupport> {
+    let most = *ResourceLimits::MEMORY_MB.end();
+    let known = [
+        (SandboxMode::Strict, vec![Scope::Execute], ResourceLimits::STRICT_MEMORY_MB),
+        (SandboxMode::Standard, vec![Scope::Execute], most),
+        (SandboxMode::Relaxed, vec![Scope::Execute, Scope::Relaxed], most),
     ];
-    let mode = |(name, scopes, max_processes): (_, Vec<Scope>, u32)| ModeSupport {
+    let mode = |(name, scopes, max_memory_mb): (_, Vec<Scope>, u64)| ModeSupport {
         name,
         scopes: scopes.into_iter().map(|scope| scope.name().to_owned()).collect(),
-        max_processes: max_processes.into(),
+        max_processes: sandbox.max_processes(name).into(),
+        max_memory_mb,
     };
-    offered.into_iter().map(mode).collect()
+    known.into_iter().filter(|(name, ..)| sandbox.levels.contains(name)).map(mode).collect()
 }
 
 fn limits(config: &Config) -> ServerLimits {

@@ -16,7 +16,8 @@ use super::hosts::{Hosts, Origin};
 use super::problem::Fault;
 use super::query::{Query, unescape};
 use super::stream::Format;
-use super::{auth, body, upgrade, validate};
+use super::{auth, body, capabilities, upgrade, validate};
+use crate::config::Sandbox;
 
 pub use super::files::fuzzing as files;
 
@@ -36,7 +37,7 @@ pub(super) fn is_told_briefly(fault: &Fault) {
 /// checked.
 pub fn bodies(bytes: &[u8]) {
     if let Some(config) = read::<SessionConfig>(bytes) {
-        session(&config);
+        session(config);
     }
     if let Some(request) = read::<ExecutionRequest>(bytes) {
         for language in LANGUAGES {
@@ -74,10 +75,12 @@ fn read<T: DeserializeOwned + Serialize + PartialEq + Debug>(bytes: &[u8]) -> Op
     }
 }
 
-fn session(config: &SessionConfig) {
-    if let Err(fault) = validate::session(config) {
+fn session(mut config: SessionConfig) {
+    let asked = config.resource_limits.max_memory_mb;
+    if let Err(fault) = validate::session(&mut config, &capabilities::modes(&Sandbox::default())) {
         return is_told_briefly(&fault);
     }
+    assert!(config.resource_limits.max_memory_mb <= asked);
     let ResourceLimits { max_cpu_time, max_memory_mb, max_output_size, max_expressions } = config.resource_limits;
     assert!((1..=300).contains(&max_cpu_time) && (16..=4096).contains(&max_memory_mb));
     assert!((1024..=10_485_760).contains(&max_output_size) && (1..=10_000).contains(&max_expressions));

@@ -23,8 +23,8 @@ use crate::session::{Execute, Refusal, SessionHandle};
 pub(super) async fn execute(mut call: Call) -> Result<Answer, Fault> {
     let request: OneShotRequest = body::json(&mut call.request).await?;
     let format = Format::asked(call.request.headers());
-    let (config, request) = request.into_parts();
-    rest::may_create(&call.principal, &config)?;
+    let (mut config, request) = request.into_parts();
+    rest::may_create(&call.principal, &mut config, call.offered())?;
     validate::run(config.language, &request.code, request.timeout_ms)?;
     let place = format.map(|_| call.connection.shared.limits.place(&call.principal)).transpose()?;
     let (handle, own) = OwnSession::create(&call.connection.shared, &call.principal.subject, config).await?;

@@ -5,6 +5,7 @@ use std::time::Duration;
 use http::StatusCode;
 use repltool_protocol::ids::Seq;
 use repltool_protocol::query::{CodeRequest, QueryKind};
+use repltool_protocol::rest::capabilities::ModeSupport;
 use repltool_protocol::rest::{
     DEFAULT_TIMEOUT_MS, ExecutionRequest, ExecutionResult, History, InterruptRequest, MAX_PAGE, ProblemCode,
     SandboxMode, Session, SessionConfig, SessionList, StdinRequest,
@@ -24,8 +25,8 @@ const FRESH_INTERPRETER: Duration = Duration::from_secs(1);
 
 /// `POST /sessions`
 pub(super) async fn create(mut call: Call) -> Result<Answer, Fault> {
-    let config: SessionConfig = body::json(&mut call.request).await?;
-    may_create(&call.principal, &config)?;
+    let mut config: SessionConfig = body::json(&mut call.request).await?;
+    may_create(&call.principal, &mut config, call.offered())?;
     let handle = call.connection.shared.create(&call.principal.subject, config).await?;
     let session = handle.describe();
     respond::created(&format!("/api/v1/sessions/{}", session.session_id), &session)
@@ -160,12 +161,17 @@ pub(super) async fn restart(call: &Call, id: &str) -> Result<Answer, Fault> {
     respond::json(StatusCode::OK, &handle.describe())
 }
 
-/// Whether this session may be created by this principal.
+/// Whether this session may be created by this principal; what it asks for beyond its level is lowered. `offered`: the
+/// levels of this server.
 ///
 /// # Errors
 /// The first wrong field, or `forbidden`.
-pub(super) fn may_create(principal: &Principal, config: &SessionConfig) -> Result<(), Fault> {
-    validate::session(config)?;
+pub(super) fn may_create(
+    principal: &Principal,
+    config: &mut SessionConfig,
+    offered: &[ModeSupport],
+) -> Result<(), Fault> {
+    validate::session(config, offered)?;
     match config.sandbox_mode {
         SandboxMode::Relaxed => router::require(principal, Scope::Relaxed),
         SandboxMode::Standard | SandboxMode::Strict => Ok(()),

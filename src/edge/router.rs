@@ -6,6 +6,7 @@ use http::{Method, Request, StatusCode};
 use hyper::body::Incoming;
 use repltool_protocol::query::QueryKind;
 use repltool_protocol::rest::ProblemCode;
+use repltool_protocol::rest::capabilities::ModeSupport;
 use tracing::Instrument;
 
 use super::auth::{self, AuthError, Principal, Scope};
@@ -185,6 +186,11 @@ impl Call {
     /// Its query string.
     pub(super) fn query(&self) -> Query<'_> {
         Query::new(self.request.uri().query())
+    }
+
+    /// The levels that this server offers.
+    pub(super) fn offered(&self) -> &[ModeSupport] {
+        &self.connection.shared.config.capabilities.sandbox.modes
     }
 
     /// The session in its path, which is the caller's.

@@ -272,6 +272,7 @@ impl<'a> Socket<'a> {
         match self.attachment.handle.snapshot().ended {
             Some(End::IdleTimeout) => CloseCode::IdleTimeout,
             Some(End::Terminated) => CloseCode::Terminated,
+            Some(End::Violations) => CloseCode::Forbidden,
             // The gateway leaves the session to the next one.
             None => CloseCode::Draining,
         }

@@ -13,6 +13,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode};
 use hyper_util::rt::TokioIo;
 use repltool_protocol::frame::{BEARER_PREFIX, SUBPROTOCOL};
 use repltool_protocol::ids::Seq;
+use repltool_protocol::rest::capabilities::ModeSupport;
 use repltool_protocol::rest::{Language, ProblemCode, SandboxMode, SessionConfig};
 use serde::de::DeserializeOwned;
 use serde::de::value::{Error as ValueError, StrDeserializer};
@@ -118,7 +119,7 @@ async fn attach(
     let handle: SessionHandle = match wanted {
         Wanted::Session(id) => shared.session(&principal, id)?,
         Wanted::New => {
-            let config = session_config(query, &principal)?;
+            let config = session_config(query, &principal, &shared.config.capabilities.sandbox.modes)?;
             shared.create(&principal.subject, config).await?
         }
     };
@@ -134,16 +135,16 @@ async fn attach(
     Ok(Attachment { handle, principal, after, client: visit.client(), meter: shared.limits.meter(), _place: place })
 }
 
-fn session_config(query: Query<'_>, principal: &Principal) -> Result<SessionConfig, Fault> {
+fn session_config(query: Query<'_>, principal: &Principal, offered: &[ModeSupport]) -> Result<SessionConfig, Fault> {
     let language: Option<Language> = named(query, "language")?;
-    let config = SessionConfig {
+    let mut config = SessionConfig {
         language: language.ok_or_else(|| Fault::field("language", "needed"))?,
         sandbox_mode: named::<SandboxMode>(query, "sandbox_mode")?.unwrap_or_default(),
         environment: Default::default(),
         working_directory: None,
         resource_limits: Default::default(),
     };
-    rest::may_create(principal, &config)?;
+    rest::may_create(principal, &mut config, offered)?;
     Ok(config)
 }
 
@@ -311,7 +312,11 @@ mod tests {
             let auth = auth::Auth::new(&secret, None, None, std::time::Duration::ZERO).unwrap();
             auth.verify(&token).unwrap()
         };
-        let status = |query: &str, scope: &str| match session_config(Query::new(Some(query)), &principal(scope)) {
+        let mut offered = crate::edge::capabilities::modes(&crate::config::Sandbox::default());
+        let described = |query: &str, scope: &str, offered: &[ModeSupport]| {
+            session_config(Query::new(Some(query)), &principal(scope), offered)
+        };
+        let status = |query: &str, scope: &str| match described(query, scope, &offered) {
             Ok(_) => 200,
             Err(fault) => fault.status().as_u16(),
         };
@@ -320,14 +325,13 @@ mod tests {
         }
         assert_eq!(status("language=python&sandbox_mode=relaxed", "sandbox:relaxed"), 200);
         assert_eq!(status("language=python&sandbox_mode=relaxed", "tool:execute"), 403);
-        for query in [
-            "",
-            "language=ruby",
-            "language=Bash",
-            "language=python&sandbox_mode=none",
-            "language=python&sandbox_mode=strict",
-        ] {
+        for query in ["", "language=ruby", "language=Bash", "language=python&sandbox_mode=none"] {
             assert_eq!(status(query, "tool:execute"), 400, "{query}");
         }
+        let strict = "language=python&sandbox_mode=strict";
+        assert_eq!(described(strict, "tool:execute", &offered).unwrap().resource_limits.max_memory_mb, 128);
+        offered.retain(|mode| mode.name != SandboxMode::Strict);
+        let fault = described(strict, "tool:execute", &offered).unwrap_err();
+        assert_eq!((fault.status().as_u16(), &*fault.document("x").errors[0].field), (400, "sandbox_mode"));
     }
 }

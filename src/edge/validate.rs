@@ -1,6 +1,7 @@
 //! The bounds of what clients send, beyond what its types say. Pure: no request, no session, no clock.
 
 use repltool_protocol::query::QueryKind;
+use repltool_protocol::rest::capabilities::ModeSupport;
 use repltool_protocol::rest::{
     ExecutionRequest, Language, MAX_CODE_CHARS, ResourceLimits, SandboxMode, SessionConfig, TIMEOUT_MS,
 };
@@ -16,23 +17,39 @@ const MAX_NAME_BYTES: usize = 255;
 /// Where a session's own directory is, as its program sees it.
 const WORKSPACE: &str = "/workspace";
 
-/// Checks a session to be created.
+/// Checks a session to be created, and lowers what it asks for to what its level gives. `offered`: the levels of this
+/// server.
 ///
 /// # Errors
 /// The first wrong field.
-pub(super) fn session(config: &SessionConfig) -> Result<(), Fault> {
-    if config.sandbox_mode == SandboxMode::Strict {
-        if config.working_directory.is_some() {
-            return Err(Fault::field("working_directory", "a strict session has no directory"));
-        }
-        return Err(Fault::field("sandbox_mode", "strict is not offered by this version; use standard or relaxed"));
-    }
+pub(super) fn session(config: &mut SessionConfig, offered: &[ModeSupport]) -> Result<(), Fault> {
+    let mode = level(config.sandbox_mode, offered)?;
     limits(config.language, &config.resource_limits)?;
     environment::check(config)?;
     match &config.working_directory {
-        Some(path) => directory(path),
-        None => Ok(()),
+        Some(_) if mode.name == SandboxMode::Strict => {
+            return Err(Fault::field("working_directory", "a strict session has no directory"));
+        }
+        Some(path) => directory(path)?,
+        None => {}
     }
+    let most = mode.max_memory_mb.max(min_memory_mb(config.language));
+    config.resource_limits.max_memory_mb = config.resource_limits.max_memory_mb.min(most);
+    Ok(())
+}
+
+fn level(wanted: SandboxMode, offered: &[ModeSupport]) -> Result<&ModeSupport, Fault> {
+    let name = |mode| match mode {
+        SandboxMode::Strict => "strict",
+        SandboxMode::Standard => "standard",
+        SandboxMode::Relaxed => "relaxed",
+    };
+    offered.iter().find(|mode| mode.name == wanted).ok_or_else(|| {
+        let names: Vec<_> = offered.iter().map(|mode| name(mode.name)).collect();
+        let (wanted, offers) = (name(wanted), names.join(", "));
+        let message = format!("{wanted} is not offered here: this server has {offers}; its operator decides");
+        Fault::field("sandbox_mode", message)
+    })
 }
 
 /// Checks an execution; `session_id` is the one in the path.
@@ -169,6 +186,12 @@ mod tests {
     use super::*;
 
     const PYTHON: Language = Language::Python;
+    const ALL: [SandboxMode; 3] = [SandboxMode::Strict, SandboxMode::Standard, SandboxMode::Relaxed];
+
+    fn levels(names: &[SandboxMode]) -> Vec<ModeSupport> {
+        let sandbox = crate::config::Sandbox { levels: names.to_vec(), ..Default::default() };
+        crate::edge::capabilities::modes(&sandbox)
+    }
 
     fn config(more: Value) -> SessionConfig {
         let mut body = json!({"language": "python"});
@@ -193,14 +216,13 @@ mod tests {
             json!({"language": "bash", "resource_limits": {"max_memory_mb": 16}}),
             json!({"language": "shell", "resource_limits": {"max_memory_mb": 16}}),
         ] {
-            assert_eq!(session(&config(more.clone())), Ok(()), "{more}");
+            assert_eq!(session(&mut config(more.clone()), &levels(&ALL)), Ok(()), "{more}");
         }
     }
 
     #[test]
     fn the_wrong_field_is_named() {
         for (more, field) in [
-            (json!({"sandbox_mode": "strict"}), "sandbox_mode"),
             (json!({"sandbox_mode": "strict", "working_directory": "a"}), "working_directory"),
             (json!({"resource_limits": {"max_cpu_time": 0}}), "resource_limits.max_cpu_time"),
             (json!({"resource_limits": {"max_memory_mb": 31}}), "resource_limits.max_memory_mb"),
@@ -214,8 +236,43 @@ mod tests {
             (json!({"environment": {"LD_PRELOAD": "x"}}), "environment.LD_PRELOAD"),
             (json!({"working_directory": ".."}), "working_directory"),
         ] {
-            assert_eq!(refused(session(&config(more.clone()))), field, "{more}");
+            assert_eq!(refused(session(&mut config(more.clone()), &levels(&ALL))), field, "{more}");
         }
+    }
+
+    #[test]
+    fn a_level_that_is_not_offered_is_refused_with_those_that_are() {
+        let offered = levels(&[SandboxMode::Strict, SandboxMode::Relaxed]);
+        for more in [json!({}), json!({"sandbox_mode": "standard", "working_directory": "a"})] {
+            let fault = session(&mut config(more), &offered).unwrap_err();
+            let error = fault.document("x").errors.remove(0);
+            assert_eq!(error.field, "sandbox_mode");
+            assert!(error.message.contains("strict, relaxed; its operator decides"), "{}", error.message);
+        }
+    }
+
+    #[test]
+    fn a_strict_session_gets_less_memory_and_never_too_little_to_start() {
+        let given = |language: &str, mode: &str, asked: Option<u64>| {
+            let mut body = json!({"language": language, "sandbox_mode": mode});
+            if let Some(asked) = asked {
+                body["resource_limits"] = json!({"max_memory_mb": asked});
+            }
+            let mut config = config(body);
+            session(&mut config, &levels(&ALL)).unwrap();
+            config.resource_limits.max_memory_mb
+        };
+        for (language, asked, expected) in
+            [("python", None, 128), ("javascript", Some(4096), 128), ("bash", Some(129), 128), ("shell", Some(16), 16)]
+        {
+            assert_eq!(given(language, "strict", asked), expected, "{language}");
+            assert_eq!(given(language, "standard", asked), asked.unwrap_or(256), "{language}");
+        }
+        let mut tiny = levels(&ALL);
+        tiny.iter_mut().for_each(|mode| mode.max_memory_mb = 1);
+        let mut javascript = config(json!({"language": "javascript"}));
+        session(&mut javascript, &tiny).unwrap();
+        assert_eq!(javascript.resource_limits.max_memory_mb, 64);
     }
 
     #[test]

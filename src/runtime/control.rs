@@ -194,8 +194,20 @@ pub struct Done {
     /// The result was cut.
     #[serde(default)]
     pub truncated: bool,
+    /// What the import policy found, each thing once an execution.
+    #[serde(default)]
+    pub violations: Vec<Finding>,
     /// CLOCK_MONOTONIC at the end of the user's code, in nanoseconds; 0 from a driver that has no such clock.
     pub end_ns: u64,
+}
+
+/// Something that breaks the policy of the session's level.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Finding {
+    /// The rule: `import`. At most 64 bytes.
+    pub rule: String,
+    /// What broke it: the name of a module. At most 300 bytes.
+    pub detail: String,
 }
 
 /// Why a driver is not believed any more.
@@ -315,6 +327,7 @@ fn check_sizes(message: &FromDriver) -> Result<(), ControlError> {
     const RESULT: usize = 1024 * 1024;
     const PROMPT: usize = 4 * 1024;
     const MATCHES: usize = 500;
+    const FINDINGS: usize = 16;
     let fits = match message {
         FromDriver::Done(done) => {
             let exception = done.exception.as_ref();
@@ -323,6 +336,8 @@ fn check_sizes(message: &FromDriver) -> Result<(), ControlError> {
                 && done.result_text.as_ref().is_none_or(|text| text.len() <= TEXT_BYTES)
                 && exception.is_none_or(|it| it.message.len() <= TEXT_BYTES && it.name.len() <= TEXT)
                 && traceback <= TEXT_BYTES
+                && done.violations.len() <= FINDINGS
+                && done.violations.iter().all(Finding::fits)
         }
         FromDriver::InputRequest { prompt, .. } => prompt.len() <= PROMPT,
         FromDriver::Reply { body: Reply::Complete(it), .. } => it.matches.len() <= MATCHES,
@@ -333,6 +348,12 @@ fn check_sizes(message: &FromDriver) -> Result<(), ControlError> {
         _ => true,
     };
     if fits { Ok(()) } else { Err(ControlError::Oversized) }
+}
+
+impl Finding {
+    fn fits(&self) -> bool {
+        self.rule.len() <= 64 && self.detail.len() <= 300
+    }
 }
 
 /// Cuts code into pieces of at most [`PART`] bytes at characters.

@@ -11,6 +11,7 @@ pub mod control;
 pub mod files;
 pub mod javascript;
 mod meters;
+mod news;
 mod pipes;
 pub mod python;
 
@@ -28,9 +29,9 @@ use crate::supervisor::link::init::ExitStatus;
 use crate::supervisor::link::{self, Create, Exited, Refused, SandboxId};
 use control::{ControlError, Decoder, FromDriver, ToDriver};
 use files::FileAnswer;
-use meters::Counters;
-use meters::Meters;
 pub use meters::Used;
+use meters::{Counters, Meters};
+use news::Refusals;
 use pipes::Pipe;
 
 /// An interpreter of this host.
@@ -112,6 +113,7 @@ pub struct Kernel {
     init_open: bool,
     exit: Option<oneshot::Receiver<Exited>>,
     news: mpsc::Receiver<News>,
+    refusals: Refusals,
     exit_status: Option<ExitStatus>,
     /// Set once every process is gone and while what they left is still being told.
     gone: Option<Exited>,
@@ -178,6 +180,7 @@ impl Kernel {
             init_open: true,
             exit: Some(exit),
             news,
+            refusals: Refusals::new(fds.violations),
             exit_status: None,
             gone: None,
             meters: Meters::new(counters, held.begun),
@@ -209,6 +212,9 @@ impl Kernel {
                     return KernelEvent::DriverFault(error);
                 }
             }
+            if let Some(refused) = self.gone.and_then(|_| self.last_refusal()) {
+                return refused;
+            }
             if let Some(exited) = self.gone.take() {
                 self.meters.take(Used::of(&exited));
                 return KernelEvent::Gone(exited);
@@ -238,14 +244,7 @@ impl Kernel {
                     },
                     Err(_) => self.init_open = false,
                 },
-                Some(news) = self.news.recv() => match news {
-                    News::Limit(limit) => return KernelEvent::Limit(limit),
-                    News::Measured(measured) => {
-                        self.meters.take(measured.into());
-                        return KernelEvent::Measured;
-                    }
-                    News::Refused(refused) => return KernelEvent::Refused(refused),
-                },
+                Some(news) = self.news.recv() => return self.told(news),
                 exited = exit => {
                     self.exit = None;
                     self.read_what_is_left();

@@ -6,6 +6,7 @@
 //!                        ▲              │       │ interpreter lost, restart
 //!                        └──────────────┴───────┘
 //!   any ── terminate ──▶ deleted          any ── interpreter cannot be replaced ──▶ error
+//!   any ── idle timeout, too many violations ──▶ terminated ── kept for a while ──▶ deleted
 //! ```
 //!
 //! One task, the [`actor`], owns a session's state, its log and its kernel. A [`SessionHandle`] is the only way in:
@@ -13,6 +14,7 @@
 
 pub mod actor;
 pub mod admission;
+mod budget;
 mod files;
 pub mod log;
 mod recovery;
@@ -134,6 +136,8 @@ pub enum End {
     Terminated,
     /// Nobody used it for its idle timeout.
     IdleTimeout,
+    /// There were too many violations.
+    Violations,
 }
 
 /// What changes in the life of a session; published by the actor.

@@ -12,7 +12,7 @@ const CAPABILITIES: &str = "/api/v1/capabilities";
 #[tokio::test]
 async fn capabilities_have_the_shape_of_the_contract() {
     let settings = "[sessions]\nqueue = 3\nmax = 50\nmax_per_subject = 5\nidle_timeout_s = 77\nidle_after_s = 7\n\
-                    [store]\nkeep_ended_s = 9\n[sandbox]\ndisk_mb = 5\nmax_processes = { standard = 33, relaxed = 44 }\n";
+                    [store]\nkeep_ended_s = 9\n[sandbox]\ndisk_mb = 5\nmax_processes = { strict = 22, standard = 33, relaxed = 44 }\n";
     let server = Server::start_with(As::Me, settings).await;
     let reply = ask_as_owner(&server, "GET", CAPABILITIES, "").await;
     assert_eq!((reply.status, reply.header("content-type")), (200, "application/json"));
@@ -53,11 +53,20 @@ async fn capabilities_have_the_shape_of_the_contract() {
         "layers": "[layers]",
         "modes": [
           {
+            "name": "strict",
+            "scopes": [
+              "tool:execute"
+            ],
+            "max_processes": 22,
+            "max_memory_mb": 128
+          },
+          {
             "name": "standard",
             "scopes": [
               "tool:execute"
             ],
-            "max_processes": 33
+            "max_processes": 33,
+            "max_memory_mb": 4096
           },
           {
             "name": "relaxed",
@@ -65,7 +74,8 @@ async fn capabilities_have_the_shape_of_the_contract() {
               "tool:execute",
               "sandbox:relaxed"
             ],
-            "max_processes": 44
+            "max_processes": 44,
+            "max_memory_mb": 4096
           }
         ]
       },

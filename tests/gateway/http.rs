@@ -86,7 +86,7 @@ async fn the_wrong_field_is_named() {
         (SESSIONS, r#"{}"#, "language"),
         (SESSIONS, r#"{"language":"python","user_id":"ada"}"#, "user_id"),
         (SESSIONS, r#"{"language":"python","sandbox_mode":"none"}"#, "sandbox_mode"),
-        (SESSIONS, r#"{"language":"python","sandbox_mode":"strict"}"#, "sandbox_mode"),
+        (SESSIONS, r#"{"language":"python","sandbox_mode":"strict","working_directory":"a"}"#, "working_directory"),
         (SESSIONS, r#"{"language":"python","resource_limits":{"max_memory_mb":15}}"#, "resource_limits.max_memory_mb"),
         (SESSIONS, r#"{"language":"python","resource_limits":{"max_cpu_time":301}}"#, "resource_limits.max_cpu_time"),
         (

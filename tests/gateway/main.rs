@@ -149,6 +149,15 @@ mod settings;
 /// The idle timeout: what keeps a session, and what does not.
 mod idle;
 
+/// Violations of a sandbox's rules: told, counted, and in the end the session's end.
+mod violations;
+
+/// Calls that Linux refuses to a program: each is told, before the end of the execution that made it.
+mod refusals;
+
+/// The levels of sandboxes: which are offered, and what `strict` takes away.
+mod levels;
+
 /// Sessions by the hundred: of each nothing is left, and the server grows by nothing.
 mod churn;
 /// The command line: sessions that stay, from their creation to their end.

@@ -200,7 +200,7 @@ async fn one_shots_name_the_wrong_field_and_need_their_scopes() {
         (r#"{"language":"python","code":"1","timeout_ms":99}"#, "timeout_ms"),
         (r#"{"language":"python","code":"1","execution_id":"a b"}"#, "execution_id"),
         (r#"{"language":"python","code":"1","stdin":5}"#, "stdin"),
-        (r#"{"language":"python","code":"1","sandbox_mode":"strict"}"#, "sandbox_mode"),
+        (r#"{"language":"python","code":"1","sandbox_mode":"strict","working_directory":"a"}"#, "working_directory"),
         (r#"{"language":"python","code":"1","environment":{"LD_PRELOAD":"x"}}"#, "environment.LD_PRELOAD"),
         (r#"{"language":"python","code":"1","working_directory":".."}"#, "working_directory"),
         (r#"{"language":"python","code":"1","resource_limits":{"max_cpu_time":0}}"#, "resource_limits.max_cpu_time"),

@@ -563,7 +563,27 @@ prompt: string,
 /**
  * Whether what is typed should stay hidden.
  */
-password: boolean, } | { "type": "result" } & Outcome | { "type": "status",
+password: boolean, } | { "type": "violation",
+/**
+ * The execution that ran; null while nothing runs.
+ */
+id: ExecutionId | null,
+/**
+ * Which rule, for example `import`; at most 64 bytes.
+ */
+rule: string,
+/**
+ * What was tried, for example `subprocess`; at most 300 bytes of printable text.
+ */
+detail: string,
+/**
+ * Who found it.
+ */
+layer: ViolationLayer,
+/**
+ * How often it was tried, one time after the other; at least 1.
+ */
+times: number, } | { "type": "result" } & Outcome | { "type": "status",
 /**
  * As in the Session.
  */
@@ -659,7 +679,11 @@ scopes: Array<string>,
 /**
  * Processes and threads of one session.
  */
-max_processes: number, };
+max_processes: number,
+/**
+ * MiB of memory that a session gets at most, whatever it asks for.
+ */
+max_memory_mb: number, };
 
 /**
  * Messages that belong to one socket and not to the log.
@@ -793,7 +817,7 @@ exit_code: number | null,
  */
 limit: Limit | null,
 /**
- * The rule that was broken.
+ * The first rule that was broken.
  */
 violation: Violation | null,
 /**
@@ -1127,7 +1151,7 @@ export type SomeLimits = Partial<ResourceLimits>;
 /**
  * Why a `status` event was told.
  */
-export type StatusReason = "restarted" | "limit" | "idle_timeout" | "recovered" | "terminated" | "storage_full";
+export type StatusReason = "restarted" | "limit" | "idle_timeout" | "recovered" | "terminated" | "storage_full" | "violations";
 
 /**
  * Body of `POST /sessions/{id}/stdin`. One of the two fields is needed.
@@ -1202,7 +1226,7 @@ export const MAX_CODE_CHARS = 1048576;
 export const CLIENT_FRAME_TYPES = ["execute", "stdin", "interrupt", "restart", "terminate", "complete", "inspect", "is_complete", "auth", "ping"] as const;
 
 /** Every `type` of an event. */
-export const EVENT_TYPES = ["queued", "started", "stream", "display", "input_request", "result", "status"] as const;
+export const EVENT_TYPES = ["queued", "started", "stream", "display", "input_request", "violation", "result", "status"] as const;
 
 /** Every `type` of a notice. */
 export const NOTICE_TYPES = ["ready", "reply", "authenticated", "pong", "gap", "problem"] as const;

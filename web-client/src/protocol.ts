@@ -12,6 +12,7 @@ export type {
   ServerFrame,
   Session,
   StreamName,
+  Violation,
 } from "./protocol.generated";
 export { BEARER_PREFIX, SUBPROTOCOL } from "./protocol.generated";
 
@@ -65,6 +66,8 @@ const isSession = has({
   expires_at: orNull(isText),
 });
 
+const VIOLATION = { rule: isText, detail: isText, layer: isText };
+
 const OUTCOME = {
   execution_count: isCount,
   success: isFlag,
@@ -73,7 +76,7 @@ const OUTCOME = {
   exception: orNull(has({ name: isText, message: isText, traceback: isList(isText) })),
   exit_code: orNull(isInteger),
   limit: orNull(isText),
-  violation: orNull(has({ rule: isText, detail: isText, layer: isText })),
+  violation: orNull(has(VIOLATION)),
   truncated: isFlag,
   state_lost: isFlag,
   usage: has({ cpu_time_ms: isCount, peak_memory_bytes: isCount, output_bytes: isCount }),
@@ -88,6 +91,7 @@ const SHAPES: Readonly<Record<ServerFrame["type"], Check>> = {
   stream: has({ seq: isCount, id: orNull(isText), stream: isOneOf("stdout", "stderr"), data: isText }),
   display: has({ seq: isCount, id: orNull(isText), data: isMap, metadata: isMap }),
   input_request: has({ seq: isCount, id: isText, prompt: isText, password: isFlag }),
+  violation: has({ seq: isCount, id: orNull(isText), ...VIOLATION, times: isCount }),
   result: has({ seq: isCount, id: isText, ...OUTCOME }),
   status: has({
     seq: isCount,

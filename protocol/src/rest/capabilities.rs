@@ -13,6 +13,8 @@ impl ResourceLimits {
     pub const CPU_TIME: RangeInclusive<u64> = 1..=300;
     /// The bounds of `max_memory_mb`; a language may need more than the least.
     pub const MEMORY_MB: RangeInclusive<u64> = 16..=4096;
+    /// MiB of memory that a session of the level `strict` gets at most.
+    pub const STRICT_MEMORY_MB: u64 = 128;
     /// The bounds of `max_output_size`.
     pub const OUTPUT_SIZE: RangeInclusive<u64> = 1024..=10_485_760;
     /// The bounds of `max_expressions`.
@@ -79,6 +81,8 @@ pub struct ModeSupport {
     pub scopes: Vec<String>,
     /// Processes and threads of one session.
     pub max_processes: u64,
+    /// MiB of memory that a session gets at most, whatever it asks for.
+    pub max_memory_mb: u64,
 }
 
 /// The bounds of a number, and what it is if nobody says.

@@ -114,7 +114,7 @@ fn outcome() -> impl Strategy<Value = Outcome> {
 
 fn event() -> impl Strategy<Value = Event> {
     let mime = || btree_map(text(), json(), 0..3);
-    let reason = prop_oneof![Just(StatusReason::Restarted), Just(StatusReason::Recovered)];
+    let reason = prop_oneof![Just(StatusReason::Violations), Just(StatusReason::Recovered)];
     let recovered = prop_oneof![Just(Recovered::Replayed), Just(Recovered::Empty)];
     prop_oneof![
         execution_id().prop_map(|id| Event::Queued { id }),
@@ -137,6 +137,9 @@ fn event() -> impl Strategy<Value = Event> {
             id,
             prompt,
             password
+        }),
+        (option::of(execution_id()), text(), text(), any::<u32>()).prop_map(|(id, rule, detail, times)| {
+            Event::Violation { id, rule, detail, layer: ViolationLayer::Policy, times }
         }),
         outcome().prop_map(|outcome| Event::Result(Box::new(outcome))),
         (option::of(reason), option::of(recovered)).prop_map(|(reason, recovered)| Event::Status {

@@ -14,7 +14,7 @@ pub struct SessionFlags {
     /// The language of the code: python, javascript or bash
     #[arg(long, default_value = "python", value_parser = word::<Language>)]
     pub language: Language,
-    /// How much the sandbox allows: standard or relaxed
+    /// How much the sandbox allows: strict, standard or relaxed
     #[arg(long, value_name = "LEVEL", default_value = "standard", value_parser = word::<SandboxMode>)]
     pub sandbox_mode: SandboxMode,
     /// CPU time of an execution, 1 to 300 [default: 30]

@@ -63,6 +63,12 @@ fn what_is_larger_than_allowed_is_no_message() {
     let reply = |body: String| frame(&format!(r#"{{"t":"reply","n":4294967296,"body":{body}}}"#));
     let matches = |count| format!(r#"{{"matches":{:?},"cursor_start":0,"cursor_end":0}}"#, vec!["a"; count]);
     let text = |size| format!(r#"{{"found":true,"data":{{"text/plain":"{}"}}}}"#, "x".repeat(size));
+    let finding =
+        |rule: usize, detail: usize| format!(r#"{{"rule":"{}","detail":"{}"}}"#, "r".repeat(rule), "d".repeat(detail));
+    let done = |count, finding: String| {
+        let findings = vec![finding; count].join(",");
+        frame(&format!(r#"{{"t":"done","m":1,"n":1,"success":true,"end_ns":1,"violations":[{findings}]}}"#))
+    };
     let asks = |size| frame(&format!(r#"{{"t":"input_request","m":1,"n":1,"prompt":"{}"}}"#, "x".repeat(size)));
     for (fits, bytes) in [
         (true, reply(matches(500))),
@@ -72,6 +78,10 @@ fn what_is_larger_than_allowed_is_no_message() {
         (true, asks(4096)),
         (false, asks(4097)),
         (false, reply("5".to_owned())),
+        (true, done(16, finding(64, 300))),
+        (false, done(17, finding(1, 1))),
+        (false, done(1, finding(65, 1))),
+        (false, done(1, finding(1, 301))),
     ] {
         assert_eq!(all(&mut Decoder::default(), &bytes).is_ok(), fits, "{} bytes", bytes.len());
     }

@@ -12,7 +12,7 @@ use super::running::{Cause, state_lost};
 use super::{Actor, next_event};
 use crate::runtime::KernelEvent;
 use crate::session::admission::{Fingerprint, Ticket, Verdict};
-use crate::session::log::{self, LogError};
+use crate::session::log::{self, Found, LogError};
 use crate::session::{Accepted, Command, End, Execute, Lifespan, Refusal, new_execution_id};
 use crate::store::SessionRow;
 
@@ -131,15 +131,28 @@ impl Actor {
     }
 
     /// An end is stored before it is told: should the gateway die in the middle, the next one goes on with it.
-    async fn store_end(&mut self, at: jiff::Timestamp) {
+    pub(super) async fn store_end(&mut self, at: jiff::Timestamp) {
         if let Err(error) = self.store.end(&self.identity.id, at).await {
             tracing::error!(error = &error as &dyn std::error::Error, "the end of the session cannot be stored");
         }
     }
 
-    /// Takes up a session that ended in an earlier run.
-    pub(super) fn stay_ended(&mut self, at: jiff::Timestamp) {
-        self.publish_as(SessionStatus::Terminated, Some(End::IdleTimeout));
+    /// Takes up a session that ended in an earlier run. Should that have died while it ended, the rest is told now: what
+    /// ran then was cut off by too many violations, since nothing runs at an idle timeout.
+    pub(super) fn stay_ended(&mut self, at: jiff::Timestamp, found: &Found) {
+        let cut_off = self.take_pending(found, Vec::new());
+        let reason = found.ended_because.unwrap_or(match cut_off.is_empty() {
+            true => StatusReason::IdleTimeout,
+            false => StatusReason::Violations,
+        });
+        for ((ticket, _), pending) in cut_off.into_iter().zip(&found.pending) {
+            self.end_interrupted_by_loss(ticket, pending.begun.as_ref());
+        }
+        if found.ended_because.is_none() {
+            self.tell(SessionStatus::Terminated, reason, None);
+        }
+        let end = if reason == StatusReason::Violations { End::Violations } else { End::IdleTimeout };
+        self.publish_as(SessionStatus::Terminated, Some(end));
         self.log.end();
         let passed = Duration::try_from(jiff::Timestamp::now().duration_since(at)).unwrap_or_default();
         self.readable_until = Some(Instant::now() + self.settings.keep_ended.saturating_sub(passed));
@@ -197,7 +210,7 @@ impl Actor {
         tracing::debug!(execution = %id, why, "ended");
     }
 
-    async fn close(&mut self, why: &str, end: End, reason: StatusReason) {
+    pub(super) async fn close(&mut self, why: &str, end: End, reason: StatusReason) {
         self.end_running(why);
         self.end_waiting(why);
         self.tell(SessionStatus::Terminated, reason, None);
@@ -225,7 +238,7 @@ impl Actor {
         }
     }
 
-    async fn delete(self) {
+    pub(super) async fn delete(self) {
         let id = &self.identity.id;
         if let Err(error) = self.log.delete() {
             tracing::error!(error = &error as &dyn std::error::Error, "the session's log is left over");

@@ -10,10 +10,11 @@ use super::Actor;
 use super::kernel::Job;
 use super::limits;
 use super::running::{ANSWER_LIMIT, ASK_LIMIT, Cause, Finished, GRACE, Repeat, Running, state_lost};
+use super::violations::TOO_MANY;
 use crate::runtime::control::{Done, ToDriver};
 use crate::runtime::{Kernel, Used};
 use crate::session::admission::Ticket;
-use crate::session::log::Edge;
+use crate::session::log::{Begun, Edge};
 use crate::supervisor::link::init::ExitStatus;
 use crate::supervisor::link::{Exited, Watch};
 use crate::supervisor::monotonic_ns;
@@ -22,7 +23,7 @@ impl Actor {
     /// Starts what waits, if the kernel is free and everything before is settled.
     pub(super) fn start_next(&mut self) {
         let settled = self.asked.is_none() && self.stalled.is_none() && self.synchronising.is_none() && !self.replacing;
-        if !settled || self.running.is_some() || self.asking.is_some() {
+        if !settled || self.violations.condemned || self.running.is_some() || self.asking.is_some() {
             return;
         }
         if self.kernel.is_none() {
@@ -101,6 +102,12 @@ impl Actor {
     /// Acts on deadlines that have passed.
     pub(super) fn enforce(&mut self, now: Instant) {
         let Some(running) = &mut self.running else { return };
+        if let Some(until) = running.hears_until {
+            if now >= until {
+                self.give_up_hearing();
+            }
+            return;
+        }
         if running.is_due_again(now)
             && let Some(kernel) = &mut self.kernel
         {
@@ -156,13 +163,23 @@ impl Actor {
             return;
         }
         self.fence();
+        self.on_findings(done.m, std::mem::take(&mut done.violations));
         if let Some(running) = &mut self.running {
             running.is_nobodys = false;
             running.done = Some(done);
             running.repeat(None);
             running.kill_at = Some(Instant::now() + ASK_LIMIT);
         }
+        if self.has_heard_all() {
+            self.conclude();
+        }
+    }
+
+    /// The driver has told the end, and it is known what was refused. A session that is about to be ended for that ends
+    /// this with it.
+    pub(super) fn conclude(&mut self) {
         match &self.kernel {
+            _ if self.violations.condemned => {}
             // The end is told when it is known what was used.
             Some(kernel) if !kernel.has_counters() => kernel.measure(),
             _ => self.on_measured(),
@@ -172,6 +189,9 @@ impl Actor {
     /// The driver has told the end, and it is known what was used: it is completed, or, at a limit, first everything is
     /// killed that the execution started.
     pub(super) fn on_measured(&mut self) {
+        if self.running.as_ref().is_some_and(|running| running.hears_until.is_some()) {
+            return;
+        }
         let Some(used) = self.kernel.as_ref().map(Kernel::used) else { return };
         let verdict = self.limit_at_end(used);
         let (Some(running), Some(kernel)) = (&mut self.running, &mut self.kernel) else { return };
@@ -239,6 +259,9 @@ impl Actor {
         if running.stop == Some(Cause::Restart) {
             outcome.exception = Some(state_lost("the interpreter was restarted"));
         }
+        if self.violations.condemned {
+            outcome.exception = Some(state_lost(TOO_MANY));
+        }
         self.settle(running, outcome);
     }
 
@@ -269,9 +292,11 @@ impl Actor {
         self.record(Finished { outcome, code: running.job.code });
     }
 
-    /// Ends an execution whose interpreter went with the server. `count` is 0 if it had not started.
-    pub(super) fn end_interrupted_by_loss(&mut self, ticket: Ticket<Job>, count: u64) {
+    /// Ends an execution whose interpreter went with the server.
+    pub(super) fn end_interrupted_by_loss(&mut self, ticket: Ticket<Job>, begun: Option<&Begun>) {
+        let count = begun.map_or(0, |begun| begun.execution_count);
         let mut outcome = Running::new(ticket.id, ticket.job.clone(), count).outcome();
+        outcome.violation = begun.and_then(|begun| begun.violation.clone());
         outcome.exception = Some(state_lost("the interpreter was lost with the server"));
         outcome.state_lost = count > 0;
         if count > 0 {

@@ -98,6 +98,7 @@ impl Actor {
         self.take_the_rest();
         // Dropped only when its end is in the log: until then the supervisor keeps what the next gateway would need.
         let kernel = self.kernel.take();
+        self.violations.condemned |= exited.violations;
         let (status, used) = kernel.as_ref().map_or((None, Used::default()), |it| (it.exit_status(), it.used()));
         (self.asked, self.kill_at) = (None, None);
         (self.synchronising, self.fence, self.reap, self.replacing) = (None, false, false, false);
@@ -118,7 +119,7 @@ impl Actor {
     }
 
     pub(super) fn begin_boot(&mut self) {
-        if self.boot.is_some() || self.kernel.is_some() {
+        if self.boot.is_some() || self.kernel.is_some() || self.violations.condemned {
             return;
         }
         let supervisor = self.supervisor.clone();
@@ -204,8 +205,7 @@ impl Actor {
         self.flush_unsaved();
         for (at, (ticket, fingerprint)) in self.take_pending(&found, known).into_iter().enumerate() {
             self.book.remember(ticket.id.clone(), fingerprint, Seq(found.pending[at].queued.0.saturating_sub(1)));
-            let count = found.pending[at].begun.as_ref().map_or(0, |begun| begun.execution_count);
-            self.end_interrupted_by_loss(ticket, count);
+            self.end_interrupted_by_loss(ticket, found.pending[at].begun.as_ref());
         }
         self.tell(SessionStatus::Active, StatusReason::Recovered, Some(Recovered::Empty));
     }

@@ -38,12 +38,14 @@ use tokio::time::Instant;
 use super::admission::{Book, Fingerprint, Rules, Ticket};
 use super::log::{Found, Log, LogError, Message};
 use super::{Command, End, Identity, Refusal, Snapshot};
+use crate::config::PolicyAction;
 use crate::runtime::{BootError, Kernel, KernelEvent};
 use crate::store::Store;
 use crate::supervisor::handle::SupervisorHandle;
 use kernel::Job;
 pub(crate) use kernel::stored_code;
 use running::{Finished, Running};
+use violations::Violations;
 
 /// Code that may wait in one session, in bytes.
 const QUEUE_BYTES: usize = 16 * 1024 * 1024;
@@ -61,6 +63,8 @@ pub(crate) struct Settings {
     pub(crate) idle_after: Duration,
     /// An ended session stays readable for so long.
     pub(crate) keep_ended: Duration,
+    /// Violations in a minute beyond which a session is ended.
+    pub(crate) violations_per_minute: u32,
 }
 
 /// What an actor is made of.
@@ -68,6 +72,8 @@ pub(crate) struct Parts {
     pub(crate) identity: Arc<Identity>,
     pub(crate) config: SessionConfig,
     pub(crate) settings: Settings,
+    /// What is done about code that breaks the policy of the session's level.
+    pub(crate) policy: PolicyAction,
     pub(crate) log: Log,
     pub(crate) store: Store,
     pub(crate) supervisor: SupervisorHandle,
@@ -138,6 +144,7 @@ pub(crate) struct Actor {
     asking: Option<queries::Asking>,
     query_number: u64,
     files: files::Asks,
+    violations: Violations,
     last_activity: Instant,
     last_ran: Instant,
     /// The server stops: until when what runs may end, and who waits.
@@ -158,7 +165,7 @@ enum Wake {
 impl Actor {
     /// An actor at its beginning.
     pub(crate) fn new(parts: Parts, origin: Origin) -> Self {
-        let Parts { identity, config, settings, log, store, supervisor, commands, snapshot } = parts;
+        let Parts { identity, config, settings, policy, log, store, supervisor, commands, snapshot } = parts;
         let rules =
             Rules { queue: settings.queue, queue_bytes: QUEUE_BYTES, max_expressions: identity.limits.max_expressions };
         let now = Instant::now();
@@ -192,6 +199,7 @@ impl Actor {
             asking: None,
             query_number: 0,
             files: files::Asks::default(),
+            violations: Violations::new(policy, settings.violations_per_minute),
             last_activity: now,
             last_ran: now,
             draining: None,
@@ -209,7 +217,7 @@ impl Actor {
             }
             Origin::Ended { at, found } => {
                 actor.book = Book::new(rules, found.execution_count);
-                actor.stay_ended(at);
+                actor.stay_ended(at, &found);
                 return actor;
             }
         }
@@ -240,6 +248,9 @@ impl Actor {
                 Wake::Command(command) => self.on_command(command),
                 Wake::Timer => self.on_timer(),
                 Wake::Abandoned => return,
+            }
+            if self.violations.condemned {
+                return self.end_condemned().await;
             }
             if self.is_drained() {
                 return self.drain().await;

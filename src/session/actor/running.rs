@@ -79,6 +79,8 @@ pub(super) struct Running {
     pub(super) verdict: Option<Limit>,
     /// The first rule that it broke.
     pub(super) violation: Option<Violation>,
+    /// Its end waits until then for the word on what it was refused.
+    pub(super) hears_until: Option<Instant>,
     /// Whether what is printed now belongs to nothing that runs.
     pub(super) is_nobodys: bool,
     /// Parts of the code that the driver has answered.
@@ -114,6 +116,7 @@ impl Running {
             done: None,
             verdict: None,
             violation: None,
+            hears_until: None,
             is_nobodys: false,
             parts_sent: 0,
             brings_stdin: false,
@@ -123,6 +126,7 @@ impl Running {
     /// One that an earlier gateway started.
     pub(super) fn resumed(mut self, begun: &Begun, deadline_ns: Option<u64>) -> Self {
         self.started_at.clone_from(&begun.timestamp);
+        self.violation.clone_from(&begun.violation);
         if let Ok(at) = begun.timestamp.parse::<jiff::Timestamp>() {
             let passed = jiff::Timestamp::now().duration_since(at);
             let passed = Duration::try_from(passed).unwrap_or_default();
@@ -146,6 +150,9 @@ impl Running {
 
     /// When something must be done about it.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
+        if self.hears_until.is_some() {
+            return self.hears_until;
+        }
         let again = self.again.map(|(at, _)| at);
         let end = match self.stop {
             None | Some(Cause::User) => Some(self.deadline),

@@ -13,7 +13,7 @@ use super::recover::Header;
 use super::{Edge, Item, Kind, Log, LogError, LogLimits, LogReader, Message, Tail, entry, spool};
 
 const LIMITS: LogLimits = LogLimits { session_bytes: 1 << 20, segment_bytes: 1 << 17 };
-const TAGS: [Tag; 11] = [
+const TAGS: [Tag; 12] = [
     Tag::Header,
     Tag::Command,
     Tag::Message,
@@ -23,6 +23,7 @@ const TAGS: [Tag; 11] = [
     Tag::Event(Kind::Stream(StreamName::Stderr)),
     Tag::Event(Kind::Display),
     Tag::Event(Kind::InputRequest),
+    Tag::Event(Kind::Violation),
     Tag::Event(Kind::Result),
     Tag::Event(Kind::Status),
 ];

@@ -39,7 +39,7 @@ mod writer;
 use std::io;
 
 use bytes::Bytes;
-use repltool_protocol::event::StreamName;
+use repltool_protocol::event::{StatusReason, StreamName, Violation};
 use repltool_protocol::ids::{ExecutionId, Seq};
 
 pub use collect::{Collected, collect};
@@ -132,6 +132,8 @@ pub struct Begun {
     pub execution_count: u64,
     /// As in the event: RFC 3339 in UTC.
     pub timestamp: String,
+    /// The first of its `violation` events, as far as they are kept.
+    pub violation: Option<Violation>,
 }
 
 /// A command that was accepted and has no result in the log.
@@ -172,6 +174,8 @@ pub struct Found {
     pub unannounced_stderr: u64,
     /// The last message of a driver that is in the log.
     pub message: Option<Message>,
+    /// Why the session ended, if the log tells that it did.
+    pub ended_because: Option<StatusReason>,
 }
 
 /// What a rendered event is.
@@ -187,6 +191,8 @@ pub enum Kind {
     Display,
     /// The program asks for input.
     InputRequest,
+    /// A rule was broken.
+    Violation,
     /// The last event of an execution.
     Result,
     /// The session changed.

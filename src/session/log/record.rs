@@ -32,7 +32,7 @@ pub(super) enum Tag {
     Event(Kind),
 }
 
-const TAGS: [(u8, Tag); 11] = [
+const TAGS: [(u8, Tag); 12] = [
     (1, Tag::Header),
     (2, Tag::Command),
     (3, Tag::Event(Kind::Queued)),
@@ -44,6 +44,7 @@ const TAGS: [(u8, Tag); 11] = [
     (9, Tag::Event(Kind::Result)),
     (10, Tag::Event(Kind::Status)),
     (11, Tag::Message),
+    (12, Tag::Event(Kind::Violation)),
 ];
 
 impl Tag {

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 
 use repltool_protocol::codec;
-use repltool_protocol::event::{Event, StreamName};
+use repltool_protocol::event::{Event, SessionStatus, StatusReason, StreamName, Violation};
 use repltool_protocol::ids::Seq;
 
 use super::cursor::LogReader;
@@ -83,6 +83,7 @@ struct Scan {
     message: Option<Message>,
     /// One whose event has not been met yet, and where its record begins.
     unconfirmed_message: Option<(Message, u64)>,
+    ended_because: Option<StatusReason>,
     /// The end was not merely torn: a whole record was wrong, or output that was announced is missing.
     is_doubtful: bool,
 }
@@ -123,6 +124,7 @@ fn create_again(dir: &Path, limits: LogLimits) -> Result<(Log, LogReader, Found)
         unannounced_stdout: 0,
         unannounced_stderr: 0,
         message: None,
+        ended_because: None,
     };
     Ok((log, reader, found))
 }
@@ -162,12 +164,17 @@ fn resume(files: Files, mut scan: Scan, limits: LogLimits) -> Result<(Log, LogRe
         log.roll(base)?;
         log.head.send_modify(|head| head.last = base);
     }
-    let found = found(&log, scan.ended, scan.message)?;
+    let found = found(&log, scan.ended, scan.message, scan.ended_because)?;
     let reader = log.reader();
     Ok((log, reader, found))
 }
 
-fn found(log: &Log, ended: Vec<Ended>, message: Option<Message>) -> Result<Found, LogError> {
+fn found(
+    log: &Log,
+    ended: Vec<Ended>,
+    message: Option<Message>,
+    ended_because: Option<StatusReason>,
+) -> Result<Found, LogError> {
     let pending = log.waiting.iter().map(|waiting| waiting.load(&log.shared)).collect::<Result<_, _>>()?;
     Ok(Found {
         last_seq: log.last_seq(),
@@ -177,6 +184,7 @@ fn found(log: &Log, ended: Vec<Ended>, message: Option<Message>) -> Result<Found
         unannounced_stdout: log.unannounced(StreamName::Stdout),
         unannounced_stderr: log.unannounced(StreamName::Stderr),
         message,
+        ended_because,
     })
 }
 
@@ -255,12 +263,15 @@ impl Scan {
             }
             Kind::Started => self.started(record.payload)?,
             Kind::Result => self.result(&record, place),
-            Kind::Display | Kind::InputRequest => {
+            Kind::Display | Kind::InputRequest | Kind::Violation => {
+                if kind == Kind::Violation {
+                    self.violation(record.payload);
+                }
                 if let Some((message, at)) = self.unconfirmed_message.take() {
                     (self.message, begin) = (Some(message), at);
                 }
             }
-            Kind::Status => {}
+            Kind::Status => self.status(record.payload),
         }
         self.last = record.seq;
         self.grow(Some(record.seq), begin, place.plus(record.len));
@@ -289,13 +300,26 @@ impl Scan {
     }
 
     fn started(&mut self, json: &[u8]) -> Option<()> {
-        let event = codec::decode_event(std::str::from_utf8(json).ok()?).ok()?.event;
-        let Event::Started { id, execution_count, timestamp } = event else { return None };
+        let Event::Started { id, execution_count, timestamp } = event(json)? else { return None };
         self.execution_count = self.execution_count.max(execution_count);
         if let Some(waiting) = self.waiting.values_mut().find(|waiting| waiting.id == id) {
-            waiting.begun = Some(Begun { execution_count, timestamp });
+            waiting.begun = Some(Begun { execution_count, timestamp, violation: None });
         }
         Some(())
+    }
+
+    fn violation(&mut self, json: &[u8]) {
+        let Some(Event::Violation { id: Some(id), rule, detail, layer, .. }) = event(json) else { return };
+        let waiting = self.waiting.values_mut().find(|waiting| waiting.id == id);
+        if let Some(begun) = waiting.and_then(|waiting| waiting.begun.as_mut()) {
+            begun.violation.get_or_insert(Violation { rule, detail, layer });
+        }
+    }
+
+    fn status(&mut self, json: &[u8]) {
+        if let Some(Event::Status { status, reason, .. }) = event(json) {
+            self.ended_because = reason.filter(|_| status == SessionStatus::Terminated);
+        }
     }
 
     fn grow(&mut self, seq: Option<Seq>, offset: u64, end: Place) {
@@ -303,4 +327,8 @@ impl Scan {
             segment.grow(seq, offset, end.offset);
         }
     }
+}
+
+fn event(json: &[u8]) -> Option<Event> {
+    Some(codec::decode_event(std::str::from_utf8(json).ok()?).ok()?.event)
 }

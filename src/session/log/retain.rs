@@ -41,7 +41,7 @@ pub(super) fn split_command(payload: &[u8]) -> Option<(Option<Begun>, &[u8])> {
     let execution_count = record::u64_at(payload, 0)?;
     let body_at = 9 + usize::from(*payload.get(8)?);
     let timestamp = std::str::from_utf8(payload.get(9..body_at)?).ok()?.to_owned();
-    let begun = (execution_count > 0).then_some(Begun { execution_count, timestamp });
+    let begun = (execution_count > 0).then_some(Begun { execution_count, timestamp, violation: None });
     Some((begun, payload.get(body_at..)?))
 }
 

@@ -191,6 +191,7 @@ impl Log {
             Event::Started { id, .. } => (Kind::Started, Some(id)),
             Event::Display { id, .. } => (Kind::Display, id.as_ref()),
             Event::InputRequest { id, .. } => (Kind::InputRequest, Some(id)),
+            Event::Violation { id, .. } => (Kind::Violation, id.as_ref()),
             Event::Result(outcome) => (Kind::Result, Some(&outcome.id)),
             Event::Status { .. } => (Kind::Status, None),
         };
@@ -205,7 +206,8 @@ impl Log {
         self.wake(seq);
         match event {
             Event::Started { id, execution_count, timestamp } => {
-                self.begin(id, Begun { execution_count: *execution_count, timestamp: timestamp.clone() });
+                let (execution_count, timestamp) = (*execution_count, timestamp.clone());
+                self.begin(id, Begun { execution_count, timestamp, violation: None });
             }
             // After the readers were woken: who finds that an execution waits no longer can rely on its result's
             // being there.

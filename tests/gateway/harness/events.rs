@@ -58,6 +58,7 @@ pub fn assert_log(events: &[LoggedEvent]) {
             Event::Queued { id } | Event::Started { id, .. } | Event::InputRequest { id, .. } => Some(id),
             Event::Stream { id, .. } | Event::Display { id, .. } => id.as_ref(),
             Event::Result(outcome) => Some(&outcome.id),
+            Event::Violation { id, .. } => id.as_ref(),
             Event::Status { .. } => None,
         };
         if let Some(id) = id {

@@ -4,7 +4,7 @@ import type { LoggedEvent, Notice, Session as SessionInfo } from "../protocol";
 import { type Link, Session, type SessionListener, type SessionParts } from "../session";
 import type { Output } from "./output";
 import { afterBegin, afterEvent, afterProblem, EMPTY, type View } from "./view";
-import { statusWords } from "./words";
+import { statusWords, violationWords } from "./words";
 
 const NOT_KEPT = "A part of the output is no longer kept by the server.";
 
@@ -100,6 +100,7 @@ export class CellModel implements SessionListener {
     if (event.type === "stream") this.#output.text(event.stream, event.data);
     else if (event.type === "display") this.#output.display(event.data);
     else if (event.type === "input_request") this.#output.text("typed", answered ? `${event.prompt}\n` : event.prompt);
+    else if (event.type === "violation") this.#output.note(violationWords(event, event.times));
     else if (event.type === "status") {
       const words = statusWords(event);
       if (words) this.#output.note(words);

@@ -1,6 +1,6 @@
 import type { Outcome } from "../protocol";
 import type { Execution } from "./view";
-import { figures, limitWords } from "./words";
+import { figures, limitWords, violationWords } from "./words";
 
 /** How an execution ended: its value, what went wrong, and what it took. */
 export function OutcomeView({ execution }: { execution: Execution }) {
@@ -28,7 +28,7 @@ function Traceback({ exception }: { exception: NonNullable<Outcome["exception"]>
 function remarks({ limit, violation, exit_code, truncated, state_lost }: Outcome): string[] {
   const texts: string[] = [];
   if (limit !== null) texts.push(limitWords(limit));
-  if (violation !== null) texts.push(`The sandbox refused it: ${violation.rule} (${violation.detail}).`);
+  if (violation !== null) texts.push(violationWords(violation));
   if (exit_code !== null && exit_code !== 0) texts.push(`Exit code ${exit_code}.`);
   if (truncated) texts.push("The output is cut; what came before is kept.");
   if (state_lost) texts.push("The interpreter was replaced: variables are gone, files stay.");

@@ -62,6 +62,7 @@ export function afterEvent(view: View, event: LoggedEvent, answered: boolean): V
     }
     case "stream":
     case "display":
+    case "violation":
       return event.id === null ? view : runs(view, event.id);
     default:
       return event satisfies never;

@@ -1,6 +1,6 @@
 /** What the page says. */
 
-import type { LoggedEvent, Outcome } from "../protocol";
+import type { LoggedEvent, Outcome, Violation } from "../protocol";
 import type { Link } from "../session";
 import type { View } from "./view";
 
@@ -17,6 +17,7 @@ const REASONS: Readonly<Record<string, string>> = {
   limit: "A limit ended the interpreter between two executions: variables are gone, files stay.",
   idle_timeout: "The session was not used for its idle timeout and has ended.",
   terminated: "The session was ended.",
+  violations: "The session broke too many rules of the sandbox and was ended.",
   storage_full: "The server's storage is full: nothing new is run until there is room.",
 };
 
@@ -26,7 +27,7 @@ const CLOSED: Readonly<Record<number, string>> = {
   1008: "The server refused what this page sent.",
   1009: "A message was too big for the server.",
   4401: "A token is needed. Enter one above.",
-  4403: "This token may not use this session.",
+  4403: "The session broke too many rules of the sandbox and was ended, or this token may not use it.",
   4404: "The session is gone.",
   4408: "The session was not used for its idle timeout and has ended.",
 };
@@ -86,6 +87,12 @@ export function statusWords(event: Extract<LoggedEvent, { type: "status" }>): st
       : "The server went down and came back: variables are gone.";
   }
   return event.reason && (REASONS[event.reason] ?? null);
+}
+
+/** What was tried against the rules of the sandbox, and how often. */
+export function violationWords({ rule, detail, layer }: Violation, times = 1): string {
+  const what = layer === "policy" ? "Against the policy of the sandbox" : "Refused by the sandbox";
+  return `${what}: ${detail} (${rule}${times > 1 ? `, ${times} times` : ""}).`;
 }
 
 /** How long, how much. */

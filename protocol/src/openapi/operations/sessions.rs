@@ -23,7 +23,8 @@ pub(super) const ALL: &[Operation] = &[
         tag: "sessions",
         summary: "Create a session",
         description: "Answers when the interpreter has been started. The level `relaxed` needs the scope \
-            `sandbox:relaxed` as well; `strict` is not offered by this version.",
+            `sandbox:relaxed` as well. Which levels there are, and how much memory a session of each gets at most, is \
+            in the capabilities; `strict` has no files and takes no `working_directory`.",
         access: Access::Scope(EXECUTE),
         body: Body::json("SessionConfig"),
         answers: &[Answer::with(201, "The new session", &[Content::json("Session")]).and(&["Location"]).leading_to(&[

@@ -69,7 +69,7 @@ proptest! {
                 8 if waiting.len() < 3 => {
                     let command = command(&format!("c{n}"), len / 2);
                     log.accept(&command).unwrap();
-                    let begun = (n % 2 == 0).then(|| Begun { execution_count: n as u64 + 1, timestamp: "2026-04-08T10:30:05.123Z".into() });
+                    let begun = (n % 2 == 0).then(|| Begun { execution_count: n as u64 + 1, timestamp: "2026-04-08T10:30:05.123Z".into(), violation: None });
                     if begun.is_some() {
                         log.append(&started(&command.id, n as u64 + 1)).unwrap();
                     }
