@@ -170,6 +170,7 @@ impl Sandboxes {
             tmp_inodes: self.config.disk_mb * 256,
             open_files: OPEN_FILES,
         };
+        let files: Vec<_> = program.files.get(&create.mode).into_iter().flatten().map(|(at, it)| (*at, &**it)).collect();
         let (workdir, identity) = self.homes.of(&create.session).map_err(MakeError::Workdir)?;
         let made = sandbox::spawn(
             &self.plan,
@@ -181,7 +182,7 @@ impl Sandboxes {
                 argv: &argv(program, create.memory_bytes),
                 environment: &environment,
                 cwd: create.working_directory.as_deref().unwrap_or(""),
-                files: &program.files,
+                files: &files,
                 binds: &program.binds,
                 interrupt: program.interrupt,
                 limits,
