@@ -159,6 +159,7 @@ impl Sandboxes {
             .map(|(name, value)| CString::new(format!("{name}={value}")))
             .collect::<Result<Vec<_>, _>>()
             .map_err(|_| MakeError::Environment)?;
+        let files: Vec<_> = program.files.get(&create.mode).into_iter().flatten().map(|(at, it)| (*at, &**it)).collect();
         let limits = Limits {
             memory_bytes: create.memory_bytes,
             memory_rlimit: program.memory_rlimit,
@@ -170,7 +171,6 @@ impl Sandboxes {
             tmp_inodes: self.config.disk_mb * 256,
             open_files: OPEN_FILES,
         };
-        let files: Vec<_> = program.files.get(&create.mode).into_iter().flatten().map(|(at, it)| (*at, &**it)).collect();
         let (workdir, identity) = self.homes.of(&create.session).map_err(MakeError::Workdir)?;
         let made = sandbox::spawn(
             &self.plan,

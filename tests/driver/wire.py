@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import threading
 from pathlib import Path
 
@@ -13,8 +14,7 @@ def put_policy(driver, directory, language, action="refuse", modules=None):
 
     `modules` is the list, else it is that of the level standard.
     """
-    for source in driver.parent.iterdir():
-        os.symlink(source, os.path.join(directory, source.name))
+    shutil.copytree(driver.parent, directory, dirs_exist_ok=True)
     policy = {
         "level": "standard",
         "action": action,
