@@ -12,6 +12,7 @@ pub mod files;
 pub mod javascript;
 mod meters;
 mod news;
+pub mod modules;
 mod pipes;
 pub mod python;
 

@@ -134,6 +134,9 @@ mod shutdown;
 /// Attempts to get out of a sandbox, each with its refusal.
 mod escape;
 
+/// What programs may import at each level, and how an operator changes it.
+mod imports;
+
 /// Sessions do not see each other or the server, and the gateway does not see the host.
 mod isolation;
 
