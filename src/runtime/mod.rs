@@ -11,6 +11,7 @@ pub mod control;
 pub mod files;
 pub mod javascript;
 mod meters;
+pub mod modules;
 mod pipes;
 pub mod python;
 
