@@ -14,6 +14,7 @@ mod meters;
 pub mod modules;
 mod pipes;
 pub mod python;
+pub mod screen;
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -29,8 +30,7 @@ use crate::supervisor::link::init::ExitStatus;
 use crate::supervisor::link::{self, Create, Exited, Refused, SandboxId};
 use control::{ControlError, Decoder, FromDriver, ToDriver};
 use files::FileAnswer;
-use meters::Counters;
-use meters::Meters;
+use meters::{Counters, Meters};
 pub use meters::Used;
 use pipes::Pipe;
 

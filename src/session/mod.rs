@@ -17,6 +17,7 @@ mod files;
 pub mod log;
 mod recovery;
 pub mod registry;
+mod screening;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,6 +33,7 @@ use crate::runtime::files::{FileAnswer, FileAsk};
 use crate::store::Store;
 use crate::supervisor::link::Create;
 pub use files::{FileFault, NewFile, OpenFile};
+pub use screening::{Judged, Screening};
 
 /// Why a command was refused. The session is as it was before.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -178,7 +180,7 @@ pub struct Identity {
 #[derive(Debug)]
 pub enum Command {
     /// See [`SessionHandle::execute`].
-    Execute(Execute, oneshot::Sender<Result<Accepted, Refusal>>),
+    Execute(Judged, oneshot::Sender<Result<Accepted, Refusal>>),
     /// See [`SessionHandle::interrupt`].
     Interrupt(Option<ExecutionId>, oneshot::Sender<Result<(), Refusal>>),
     /// See [`SessionHandle::restart`].
@@ -206,6 +208,7 @@ pub struct SessionHandle {
     snapshot: watch::Receiver<Snapshot>,
     log: log::LogReader,
     store: Store,
+    screening: Arc<Screening>,
 }
 
 impl SessionHandle {
@@ -216,8 +219,9 @@ impl SessionHandle {
         snapshot: watch::Receiver<Snapshot>,
         log: log::LogReader,
         store: Store,
+        screening: Arc<Screening>,
     ) -> Self {
-        Self { identity, commands, snapshot, log, store }
+        Self { identity, commands, snapshot, log, store, screening }
     }
 
     /// What never changes.
@@ -271,7 +275,8 @@ impl SessionHandle {
         &self.log
     }
 
-    /// Stores an execution and queues it. The same id with the same code follows the execution that has it already.
+    /// Screens the code of an execution, stores it and queues it. One that is refused is queued too, and ends in its turn
+    /// without having run. The same id with the same code follows the execution that has it already.
     ///
     /// # Errors
     /// See [`Refusal`].
@@ -279,7 +284,8 @@ impl SessionHandle {
     /// # Cancel safety
     /// Not cancel-safe in one point: a caller that goes away may have queued the execution, which is then run.
     pub async fn execute(&self, execute: Execute) -> Result<Accepted, Refusal> {
-        self.ask(|reply| Command::Execute(execute, reply)).await?
+        let judged = self.screening.judge(&self.identity, execute).await?;
+        self.ask(|reply| Command::Execute(judged, reply)).await?
     }
 
     /// Interrupts an execution and keeps the state: the one that runs, or the named one (a queued one is cancelled, a

@@ -134,6 +134,9 @@ mod shutdown;
 /// Attempts to get out of a sandbox, each with its refusal.
 mod escape;
 
+/// Code is read before it runs: what breaks the policy is refused, told or recorded, and never reaches the interpreter.
+mod screening;
+
 /// Sessions do not see each other or the server, and the gateway does not see the host.
 mod isolation;
 

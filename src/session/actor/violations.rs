@@ -4,6 +4,7 @@ use repltool_protocol::event::{Violation, ViolationLayer};
 
 use super::Actor;
 use crate::config::PolicyAction;
+use crate::runtime::screen::Refusal;
 use crate::supervisor::link::Refused;
 
 impl Actor {
@@ -28,5 +29,24 @@ impl Actor {
         if let Some(running) = &mut self.running {
             running.violation.get_or_insert(violation);
         }
+    }
+
+    /// What the screening found in the code that starts.
+    pub(super) fn note_judgement(&mut self) {
+        let Some(running) = &self.running else { return };
+        for (violation, action) in running.job.judgement.violations.clone() {
+            self.note_violation(violation, 1, action);
+        }
+    }
+
+    /// Ends the running execution if the screening refused it: its code reaches no driver. Says whether it has.
+    pub(super) fn end_refused(&mut self) -> bool {
+        let refusal = self.running.as_mut().and_then(|running| running.job.judgement.refuse.take());
+        let Some(Refusal { violation, exception }) = refusal else { return false };
+        let Some(running) = self.running.take() else { return false };
+        let mut outcome = running.outcome();
+        (outcome.violation, outcome.exception) = (Some(violation), Some(exception));
+        self.settle(running, outcome);
+        true
     }
 }
