@@ -2,6 +2,8 @@
 
 pub mod embedded;
 
+use std::borrow::Cow;
+use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
@@ -11,12 +13,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use repltool_protocol::rest::Language;
+use repltool_protocol::rest::{Language, SandboxMode};
 use rustix::fs::FlockOperation;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::config::{Config, Runtimes};
-use crate::runtime::{Interpreter, bash, javascript, python};
+use crate::config::{self, Config, Runtimes};
+use crate::runtime::{Interpreter, bash, javascript, modules, python};
 use crate::sandbox::probe::{Layer, Report, probe};
 use crate::supervisor::link::{FDS_PER_SESSION, Secret, StoreRoot};
 use crate::supervisor::{self, MemoryArgument, Parts, Program};
@@ -111,7 +113,7 @@ fn programs(config: &Config, only: Option<Language>) -> anyhow::Result<Vec<Progr
     let mut programs = Vec::new();
     for (language, configured, find) in offered {
         match find() {
-            Ok(interpreter) => programs.push(program(language, interpreter)),
+            Ok(interpreter) => programs.push(program(language, interpreter, &config.sandbox)),
             Err(error) if configured => return Err(error),
             Err(error) => tracing::warn!(error = format!("{error:#}"), "a language is not offered"),
         }
@@ -124,7 +126,7 @@ fn programs(config: &Config, only: Option<Language>) -> anyhow::Result<Vec<Progr
     Ok(programs)
 }
 
-fn program(language: Language, interpreter: Interpreter) -> Program {
+fn program(language: Language, interpreter: Interpreter, levels: &config::Sandbox) -> Program {
     let memory_rlimit = match language {
         Language::Javascript => sandbox::MemoryRlimit::Data,
         _ => sandbox::MemoryRlimit::AddressSpace,
@@ -139,7 +141,25 @@ fn program(language: Language, interpreter: Interpreter) -> Program {
         Language::Bash | Language::Shell => (sandbox::Interrupt::Group, bash::FILES),
     };
     let Interpreter { argv, binds, version, .. } = interpreter;
-    Program { language, version, argv, interrupt, memory_argument, memory_rlimit, files: files.to_vec(), binds }
+    Program { language, version, argv, interrupt, memory_argument, memory_rlimit, files: files_by_level(language, files, levels), binds }
+}
+
+/// The driver, and what it has to say about imports at each level.
+fn files_by_level(
+    language: Language,
+    driver: &[(&'static str, &'static [u8])],
+    levels: &config::Sandbox,
+) -> HashMap<SandboxMode, Vec<(&'static str, Cow<'static, [u8]>)>> {
+    let driver: Vec<_> = driver.iter().map(|(path, content)| (*path, Cow::Borrowed(*content))).collect();
+    let all = [SandboxMode::Strict, SandboxMode::Standard, SandboxMode::Relaxed];
+    let of = |mode| {
+        let (python, javascript) = levels.modules(mode);
+        let entries = if language == Language::Python { python } else { javascript };
+        let policy = modules::told_to_driver(language, mode, levels.policy(mode).name(), entries);
+        let policy = policy.map(|policy| (modules::FILE, Cow::Owned(policy)));
+        (mode, driver.iter().cloned().chain(policy).collect())
+    };
+    all.map(of).into()
 }
 
 fn warn_of_no_effect(config: &Config) {

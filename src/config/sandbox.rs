@@ -160,6 +160,17 @@ pub enum PolicyAction {
     Record,
 }
 
+impl PolicyAction {
+    /// As it is written in the configuration.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Refuse => "refuse",
+            Self::Warn => "warn",
+            Self::Record => "record",
+        }
+    }
+}
+
 /// The programs that Bash has in `standard`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

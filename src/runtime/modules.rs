@@ -91,6 +91,22 @@ impl Kind {
     }
 }
 
+/// The policy as a driver reads it, from [`FILE`]; none for Bash. `action` is what becomes of an import that is not
+/// allowed: only `refuse` keeps it from happening.
+pub fn told_to_driver(language: Language, mode: SandboxMode, action: &str, entries: &[String]) -> Option<Vec<u8>> {
+    let modules = Modules::resolve(language, mode, entries);
+    let policy = serde_json::json!({
+        "level": name(mode),
+        "action": action,
+        "modules": modules.entries(),
+        "way_out": way_out(language, mode),
+    });
+    (modules.kind != Kind::Other).then(|| policy.to_string().into_bytes())
+}
+
+/// Where a driver finds it in its sandbox.
+pub const FILE: &str = "/run/repltool/imports.json";
+
 /// What to do about a module that is not allowed, as the end of a sentence.
 pub fn way_out(language: Language, mode: SandboxMode) -> String {
     let level = name(mode);

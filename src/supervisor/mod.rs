@@ -24,7 +24,7 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use repltool_protocol::rest::Language;
+use repltool_protocol::rest::{Language, SandboxMode};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::unix::pipe;
 use tokio::signal::unix::{SignalKind, signal};
@@ -56,8 +56,8 @@ pub struct Program {
     pub memory_argument: Option<MemoryArgument>,
     /// What holds its memory where there is no memory cgroup.
     pub memory_rlimit: sandbox::MemoryRlimit,
-    /// Files put into the sandbox, read-only.
-    pub files: Vec<(&'static str, &'static [u8])>,
+    /// Files put into the sandbox, read-only, at each level.
+    pub files: std::collections::HashMap<SandboxMode, Vec<(&'static str, std::borrow::Cow<'static, [u8]>)>>,
     /// Host trees that the interpreter needs beside the system's own.
     pub binds: Vec<PathBuf>,
 }

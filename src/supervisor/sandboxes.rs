@@ -159,6 +159,7 @@ impl Sandboxes {
             .map(|(name, value)| CString::new(format!("{name}={value}")))
             .collect::<Result<Vec<_>, _>>()
             .map_err(|_| MakeError::Environment)?;
+        let files: Vec<_> = program.files.get(&create.mode).into_iter().flatten().map(|(at, it)| (*at, &**it)).collect();
         let limits = Limits {
             memory_bytes: create.memory_bytes,
             memory_rlimit: program.memory_rlimit,
@@ -181,7 +182,7 @@ impl Sandboxes {
                 argv: &argv(program, create.memory_bytes),
                 environment: &environment,
                 cwd: create.working_directory.as_deref().unwrap_or(""),
-                files: &program.files,
+                files: &files,
                 binds: &program.binds,
                 interrupt: program.interrupt,
                 limits,

@@ -2,7 +2,34 @@
 
 import json
 import os
+import shutil
 import threading
+from pathlib import Path
+
+MODULES = Path(__file__).resolve().parents[2] / "src/runtime/modules"
+
+
+def put_policy(driver, directory, language, action="refuse", modules=None):
+    """Puts a driver into a directory as a sandbox has it: its files and imports.json. Returns its path there.
+
+    `modules` is the list, else it is that of the level standard.
+    """
+    shutil.copytree(driver.parent, directory, dirs_exist_ok=True)
+    policy = {
+        "level": "standard",
+        "action": action,
+        "modules": built_in(language) if modules is None else modules,
+        "way_out": "ask the operator",
+    }
+    with open(os.path.join(directory, "imports.json"), "w", encoding="utf-8") as file:
+        json.dump(policy, file)
+    return os.path.join(directory, driver.name)
+
+
+def built_in(language):
+    text = (MODULES / f"{language}.txt").read_text(encoding="utf-8").partition("[relaxed]")[0]
+    lines = [line for line in text.splitlines() if line[:1] not in ("#", "[")]
+    return " ".join(lines).split()
 
 
 class Collected:

@@ -43,10 +43,14 @@ pub struct Server {
     pub dir: TempDir,
     user: As,
     settings: String,
+    environment: &'static [(&'static str, &'static str)],
 }
 
+/// Programs of tests look around with modules that `standard` refuses.
+const LENIENT: &[(&str, &str)] = &[("REPLTOOL_SANDBOX__STANDARD__POLICY", "record")];
+
 impl Server {
-    /// A server with the defaults.
+    /// A server with the defaults, but that it lets programs import what they like.
     pub async fn start() -> Self {
         Self::start_with(As::Me, "").await
     }
@@ -57,10 +61,21 @@ impl Server {
         if user == As::OrdinaryUser {
             std::os::unix::fs::chown(dir.path(), Some(NOBODY), Some(NOBODY)).expect("root gives the directory away");
         }
-        Self::start_in(dir, user, settings).await
+        Self::start_in(dir, user, settings, LENIENT).await
     }
 
-    async fn start_in(dir: TempDir, user: As, settings: &str) -> Self {
+    /// A server with these lines of TOML, and else as it is shipped.
+    pub async fn start_as_shipped(settings: &str) -> Self {
+        let dir = tempfile::Builder::new().prefix("repltool-test-").tempdir().expect("a directory for the server");
+        Self::start_in(dir, As::Me, settings, &[]).await
+    }
+
+    async fn start_in(
+        dir: TempDir,
+        user: As,
+        settings: &str,
+        environment: &'static [(&'static str, &'static str)],
+    ) -> Self {
         let config = dir.path().join("repltool.toml");
         std::fs::write(&config, settings).expect("the configuration is written");
         let data = dir.path().join("data");
@@ -71,13 +86,14 @@ impl Server {
             .arg(&data)
             .arg("--config")
             .arg(&config)
+            .envs(environment.iter().copied())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(std::fs::File::create(dir.path().join("log")).expect("a file for the server's log"));
         // A url left by a server that was killed must not be taken for that of this one.
         let _ = std::fs::remove_file(data.join("url"));
         let process = command.spawn().expect("the server starts");
-        let mut server = Self { process, url: String::new(), dir, user, settings: settings.to_owned() };
+        let mut server = Self { process, url: String::new(), dir, user, settings: settings.to_owned(), environment };
         eventually("the server says where it listens", || async {
             std::fs::read_to_string(data.join("url")).ok().filter(|url| !url.is_empty())
         })
@@ -165,10 +181,10 @@ impl Server {
     /// Starts again on the same data, after the server has ended.
     pub async fn restart(mut self) -> Self {
         assert!(self.process.try_wait().expect("the server can be waited for").is_some(), "it still runs");
-        let (user, settings) = (self.user, self.settings.clone());
+        let (user, settings, environment) = (self.user, self.settings.clone(), self.environment);
         let empty = TempDir::new().expect("a directory");
         let dir = std::mem::replace(&mut self.dir, empty);
-        Self::start_in(dir, user, &settings).await
+        Self::start_in(dir, user, &settings, environment).await
     }
 }
 

@@ -137,6 +137,9 @@ mod escape;
 /// Code is read before it runs: what breaks the policy is refused, told or recorded, and never reaches the interpreter.
 mod screening;
 
+/// What programs may import at each level, and how an operator changes it.
+mod imports;
+
 /// Sessions do not see each other or the server, and the gateway does not see the host.
 mod isolation;
 

@@ -9,6 +9,7 @@
 //     execution.js    runs one execution, from its message to its `done`
 //     evaluator.js    V8's inspector: evaluates code and hands out live values
 //     imports.js      rewrites `import`, which V8 refuses outside of modules
+//     policy.js       which modules a program may import
 //     redeclare.js    lets a declaration come again as another kind
 //     report.js       values and errors as the text that a client sees
 //     streams.js      process.stdout, process.stderr and console: nothing waits in a buffer

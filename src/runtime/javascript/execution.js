@@ -19,6 +19,7 @@ const stdin = load('stdin');
 const ends = load('ends');
 const display = load('display');
 const modules = load('modules');
+const policy = load('policy');
 
 const KEEP_ALIVE_MS = 0x7fffffff;
 const MAX_DISPLAY = 4 << 20;
@@ -140,7 +141,7 @@ class Runner {
     this.#interrupts.end();
     belated.endExecution();
     stdin.endExecution();
-    this.#control.done(n, `${fields},"end_ns":${endNs}`);
+    this.#control.done(n, `${policy.takeViolations()}${fields},"end_ns":${endNs}`);
     this.#control.resume();
   }
 

@@ -157,6 +157,25 @@ class Rewriter {
   }
 }
 
+// The names of the modules that a file imports: all but those that it computes.
+exports.sources = (code) => {
+  const names = [];
+  let todo = { node: parse(code), next: null };
+  while (todo !== null) {
+    const { node } = todo;
+    todo = todo.next;
+    if (node === null) continue;
+    const { source } = node; // of an `import`, or an `export` of what another module has
+    if (source?.type === 'Literal' && typeof source.value === 'string') names[names.length] = source.value;
+    const keys = p.ownKeys(node);
+    for (let at = 0; at < keys.length; at += 1) {
+      const child = node[keys[at]];
+      if (typeof child === 'object' && child !== null && !(child instanceof RegExp)) todo = { node: child, next: todo };
+    }
+  }
+  return names;
+};
+
 const nameOf = (imported) => (imported.type === 'Literal' ? imported.value : imported.name);
 
 function optionsOf(attributes) {

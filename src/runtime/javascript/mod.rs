@@ -27,6 +27,7 @@ pub const FILES: &[(&str, &[u8])] = &[
     ("/run/repltool/imports.js", include_bytes!("imports.js")),
     ("/run/repltool/interrupts.js", include_bytes!("interrupts.js")),
     ("/run/repltool/modules.js", include_bytes!("modules.js")),
+    ("/run/repltool/policy.js", include_bytes!("policy.js")),
     ("/run/repltool/primordials.js", include_bytes!("primordials.js")),
     ("/run/repltool/query.js", include_bytes!("query.js")),
     ("/run/repltool/redeclare.js", include_bytes!("redeclare.js")),

@@ -4,6 +4,7 @@
 const Module = require('module');
 const path = require('path');
 const p = load('primordials');
+const policy = load('policy');
 
 const compile = p.uncurry(Module.prototype._compile);
 const { createRequire, builtinModules } = Module;
@@ -16,6 +17,7 @@ const LAST = '_';
 let last; // what `_` was set to by the driver
 
 exports.install = () => {
+  policy.install(directory);
   hide(IMPORT, importFor);
   const module = new Module('<repl>');
   module.paths = [];
@@ -51,7 +53,8 @@ const offered = { __proto__: null };
 
 // A module of Node that is loaded when its name is first used.
 function offer(name) {
-  offered[name] = () => {
+  offered[name] = function get() {
+    policy.check(name, '/', get);
     const module = globalRequire(name);
     hide(name, module);
     return module;
@@ -65,8 +68,9 @@ function offer(name) {
   });
 }
 
-// Loads a module that has been offered by this name, if it is still that.
+// Loads a module that has been offered by this name, if it is still that, and allowed.
 exports.loadOffered = (name) => {
+  if (!policy.allows(name)) return;
   const property = p.describe(globalThis, name);
   if (property !== undefined && offered[name] !== undefined && property.get === offered[name]) offered[name]();
 };
@@ -121,6 +125,7 @@ function importer() {
 
 // Stands in for `import()`. With `names`, for an import declaration: the module must have them.
 async function importFor(specifier, options, names) {
+  policy.check(specifier, directory(), importFor);
   const namespace = await importer()(specifier, attributes(specifier, options));
   for (let at = 0; names !== undefined && at < names.length; at += 1) {
     if (!(names[at] in namespace)) {

@@ -99,6 +99,18 @@ fn way_out_names_the_level_and_the_setting() {
     );
 }
 
+#[test]
+fn drivers_are_told_the_list_without_default() {
+    let told = |language| told_to_driver(language, SandboxMode::Relaxed, "record", &list(&["default", "!os"]));
+    let text = String::from_utf8(told(Language::Javascript).expect("a policy")).expect("text");
+    assert_eq!(
+        text,
+        "{\"action\":\"record\",\"level\":\"relaxed\",\"modules\":[\"*\",\"!os\"],\
+         \"way_out\":\"ask the operator for sandbox.relaxed.javascript_modules\"}"
+    );
+    assert_eq!(told(Language::Bash), None);
+}
+
 fn any_language() -> impl Strategy<Value = Language> {
     prop_oneof![Just(Language::Python), Just(Language::Javascript), Just(Language::Bash)]
 }

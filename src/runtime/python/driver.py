@@ -14,6 +14,7 @@ interpreter; the files beside it do the work, each loaded by `load` below:
     report.py       values and exceptions as the text that a client sees
     display.py      rich output; bundles.py is what objects look like, figures.py those of matplotlib
     imports.py      the driver's own imports, and changes to modules that a program imports
+    importlib_bootstrap.py  which modules a program may import
     queries.py      completion (completion.py) and documentation; expressions.py finds what a place names
 
 It refuses to know about sandboxes, time limits and clients. It never speaks over stdio.

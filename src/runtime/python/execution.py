@@ -50,7 +50,9 @@ class Interpreter:
         main.__builtins__ = builtins
         self._namespace = vars(main)
         _offer_what_site_would()
+        self._imports, guards = load("importlib_bootstrap").install()
         load("imports").Patches({
+            **guards,
             "getpass": self._input.patch_getpass,
             "matplotlib": lambda module: load("figures").choose_backend(module),
             "matplotlib.backends.backend_agg": lambda module: setattr(module, "show", self._display.show_figures),
@@ -69,7 +71,8 @@ class Interpreter:
             end_ns = monotonic_ns()
             if getpid() != self._process:
                 _leave_child(exit_code, exception)
-            return _fields(value or NO_VALUE, exit_code, exception, end_ns)
+            violations = self._imports.take_violations() if self._imports else ""
+            return violations + _fields(value or NO_VALUE, exit_code, exception, end_ns)
         finally:
             error = None  # else its traceback would hold this frame, and the frame the exception
 

@@ -24,6 +24,7 @@ pub const FILES: &[(&str, &[u8])] = &[
     ("/run/repltool/execution.py", include_bytes!("execution.py")),
     ("/run/repltool/expressions.py", include_bytes!("expressions.py")),
     ("/run/repltool/figures.py", include_bytes!("figures.py")),
+    ("/run/repltool/importlib_bootstrap.py", include_bytes!("importlib_bootstrap.py")),
     ("/run/repltool/imports.py", include_bytes!("imports.py")),
     ("/run/repltool/jsontext.py", include_bytes!("jsontext.py")),
     ("/run/repltool/queries.py", include_bytes!("queries.py")),

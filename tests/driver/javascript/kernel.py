@@ -11,7 +11,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from wire import Collected, Wire  # noqa: E402
+from wire import Collected, Wire, put_policy  # noqa: E402
 
 DRIVER = Path(__file__).resolve().parents[3] / "src/runtime/javascript/driver.js"
 NODE = os.environ.get("DRIVER_NODE", "/usr/bin/node")
@@ -24,7 +24,10 @@ CONTROL, INTERRUPTS = 3, 4
 class Kernel(Wire):
     """`stdin` is a FIFO, whose write end this side may open; without a writer a read finds the end."""
 
-    def __init__(self, cwd, read_output=True, flags=()):
+    def __init__(self, cwd, read_output=True, flags=(), policy=None):
+        """With `policy`, the arguments of `put_policy`, the driver asks it before a program imports something."""
+        self._driver_directory = tempfile.TemporaryDirectory(dir="/var/tmp")  # not where programs write
+        driver = DRIVER if policy is None else put_policy(DRIVER, self._driver_directory.name, "javascript", **policy)
         control, theirs = socket.socketpair()
         control.settimeout(DEADLINE)
         super().__init__(control)
@@ -37,7 +40,7 @@ class Kernel(Wire):
         os.set_blocking(stdin, True)
         high = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 50) for fd in (theirs.fileno(), interrupts)]
         self.process = subprocess.Popen(
-            [NODE, *FLAGS, *flags, str(DRIVER), str(CONTROL), str(INTERRUPTS)],
+            [NODE, *FLAGS, *flags, str(driver), str(CONTROL), str(INTERRUPTS)],
             stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -104,6 +107,7 @@ class Kernel(Wire):
         else:
             self.process.stdout.close()
         self.stderr.finish()
+        self._driver_directory.cleanup()
         return status
 
 

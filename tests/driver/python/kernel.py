@@ -13,7 +13,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from wire import Collected, Wire  # noqa: E402
+from wire import Collected, Wire, put_policy  # noqa: E402
 
 DRIVER = Path(__file__).resolve().parents[3] / "src/runtime/python/driver.py"
 PYTHON = os.environ.get("DRIVER_PYTHON", sys.executable)
@@ -23,8 +23,11 @@ resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # some tests crash their drive
 
 
 class Kernel(Wire):
-    def __init__(self, cwd, read_output=True):
+    def __init__(self, cwd, read_output=True, policy=None):
+        """With `policy`, the arguments of `put_policy`, the driver asks it before a program imports something."""
         self._directory = tempfile.TemporaryDirectory()
+        self._driver_directory = tempfile.TemporaryDirectory(dir="/var/tmp")  # not where programs write
+        driver = DRIVER if policy is None else put_policy(DRIVER, self._driver_directory.name, "python", **policy)
         self._fifo = os.path.join(self._directory.name, "stdin")
         os.mkfifo(self._fifo)
         self._typing = None
@@ -34,7 +37,7 @@ class Kernel(Wire):
         stdin = os.open(self._fifo, os.O_RDONLY | os.O_NONBLOCK)
         os.set_blocking(stdin, True)
         self.process = subprocess.Popen(
-            [PYTHON, "-I", "-S", str(DRIVER), str(theirs.fileno())],
+            [PYTHON, "-I", "-S", str(driver), str(theirs.fileno())],
             stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -127,6 +130,7 @@ class Kernel(Wire):
             self.process.stdout.close()
         self.stderr.finish()
         self._directory.cleanup()
+        self._driver_directory.cleanup()
         return status
 
 
