@@ -8,11 +8,13 @@ makes FOLDER/NAME/ for each program and FOLDER/dictionary. Files that are there 
 import hashlib
 import json
 import sys
+import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 VECTORS = ROOT / "protocol" / "vectors"
 SCHEMA = ROOT / "protocol" / "schema" / "repltool.v1.json"
+SCREENED = ROOT / "src" / "runtime" / "screen" / "cases.toml"
 
 # What no vector has: one example for each shape.
 HELD = {
@@ -104,6 +106,13 @@ def driver_streams():
     return [bytes([first]) + stream for stream in [*frames, b"".join(frames)] for first in (2, 3, 120, 121)]
 
 
+def screened():
+    """Code of each kind, after the byte that chooses its language, and the level standard with the policy refuse."""
+    cases = tomllib.loads(SCREENED.read_text(encoding="utf-8"))["case"]
+    first = {"python": 3, "javascript": 4, "bash": 5}
+    return [bytes([first[case["language"]]]) + case["code"].encode() for case in cases]
+
+
 def seeds():
     """{program: its seeds}; what makes its own records needs no more than bytes to choose by."""
     server = vectors("server.json", "frames", "unknown")
@@ -121,6 +130,7 @@ def seeds():
         "log_record": choices,
         "output_text": [b"\x01\x02\x03" + "aé€😀".encode(), b"\x03\x01\x01" + "😀\xff".encode("latin-1", "replace"), *choices],
         "query": QUERIES,
+        "screen": screened(),
         "server_frame": server,
         "token": ["ada", *map(text, CLAIMS)],
     }

@@ -15,6 +15,7 @@ mod news;
 pub mod modules;
 mod pipes;
 pub mod python;
+pub mod screen;
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -19,6 +19,7 @@ mod files;
 pub mod log;
 mod recovery;
 pub mod registry;
+mod screening;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,6 +35,7 @@ use crate::runtime::files::{FileAnswer, FileAsk};
 use crate::store::Store;
 use crate::supervisor::link::Create;
 pub use files::{FileFault, NewFile, OpenFile};
+pub use screening::{Judged, Screening};
 
 /// Why a command was refused. The session is as it was before.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -182,7 +184,7 @@ pub struct Identity {
 #[derive(Debug)]
 pub enum Command {
     /// See [`SessionHandle::execute`].
-    Execute(Execute, oneshot::Sender<Result<Accepted, Refusal>>),
+    Execute(Judged, oneshot::Sender<Result<Accepted, Refusal>>),
     /// See [`SessionHandle::interrupt`].
     Interrupt(Option<ExecutionId>, oneshot::Sender<Result<(), Refusal>>),
     /// See [`SessionHandle::restart`].
@@ -210,6 +212,7 @@ pub struct SessionHandle {
     snapshot: watch::Receiver<Snapshot>,
     log: log::LogReader,
     store: Store,
+    screening: Arc<Screening>,
 }
 
 impl SessionHandle {
@@ -220,8 +223,9 @@ impl SessionHandle {
         snapshot: watch::Receiver<Snapshot>,
         log: log::LogReader,
         store: Store,
+        screening: Arc<Screening>,
     ) -> Self {
-        Self { identity, commands, snapshot, log, store }
+        Self { identity, commands, snapshot, log, store, screening }
     }
 
     /// What never changes.
@@ -275,7 +279,8 @@ impl SessionHandle {
         &self.log
     }
 
-    /// Stores an execution and queues it. The same id with the same code follows the execution that has it already.
+    /// Screens the code of an execution, stores it and queues it. One that is refused is queued too, and ends in its turn
+    /// without having run. The same id with the same code follows the execution that has it already.
     ///
     /// # Errors
     /// See [`Refusal`].
@@ -283,7 +288,8 @@ impl SessionHandle {
     /// # Cancel safety
     /// Not cancel-safe in one point: a caller that goes away may have queued the execution, which is then run.
     pub async fn execute(&self, execute: Execute) -> Result<Accepted, Refusal> {
-        self.ask(|reply| Command::Execute(execute, reply)).await?
+        let judged = self.screening.judge(&self.identity, execute).await?;
+        self.ask(|reply| Command::Execute(judged, reply)).await?
     }
 
     /// Interrupts an execution and keeps the state: the one that runs, or the named one (a queued one is cancelled, a

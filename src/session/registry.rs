@@ -9,7 +9,7 @@ use dashmap::DashMap;
 use futures::FutureExt;
 use repltool_protocol::event::{ExecutionState, SessionStatus};
 use repltool_protocol::ids::SessionId;
-use repltool_protocol::rest::SessionConfig;
+use repltool_protocol::rest::{Language, SessionConfig};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
@@ -17,7 +17,7 @@ use tracing::Instrument;
 
 use super::actor::{Actor, Origin, Parts, Settings};
 use super::log::{Log, LogError, LogLimits, LogReader, Total};
-use super::{COMMAND_QUEUE, Command, Identity, Lifespan, SessionHandle, Snapshot, create_request};
+use super::{COMMAND_QUEUE, Command, Identity, Lifespan, Screening, SessionHandle, Snapshot, create_request};
 use crate::config::Config;
 use crate::runtime::{BootError, Kernel};
 use crate::store::{SessionRow, Store, StoreError};
@@ -85,6 +85,7 @@ pub(super) struct Shared {
     pub(super) logs: PathBuf,
     pub(super) store: Store,
     pub(super) supervisor: SupervisorHandle,
+    screening: Arc<Screening>,
     tasks: TaskTracker,
     draining: AtomicBool,
 }
@@ -120,6 +121,7 @@ impl Registry {
             logs,
             store,
             supervisor,
+            screening: Arc::new(Screening::new(&config.sandbox)),
             tasks: TaskTracker::new(),
             draining: AtomicBool::new(false),
         };
@@ -162,6 +164,7 @@ impl Registry {
             return Err(CreateError::StorageFull);
         }
         let permits = self.permits(owner)?;
+        self.prepare_screening(config.language);
         let identity = Arc::new(Identity {
             id: new_session_id(),
             owner: owner.to_owned(),
@@ -224,7 +227,8 @@ impl Registry {
         let (sender, commands) = mpsc::channel(COMMAND_QUEUE);
         let (snapshot, watched) = watch::channel(first_snapshot(&identity));
         let shared = &self.shared;
-        let handle = SessionHandle::new(identity.clone(), sender, watched, reader, shared.store.clone());
+        let (store, screening) = (shared.store.clone(), shared.screening.clone());
+        let handle = SessionHandle::new(identity.clone(), sender, watched, reader, store, screening);
         let parts = Parts {
             identity: identity.clone(),
             config,
@@ -253,6 +257,12 @@ impl Registry {
         };
         shared.tasks.spawn(actor.instrument(span));
         handle
+    }
+
+    /// The first session of a language costs a moment, which its interpreter needs to boot anyway.
+    fn prepare_screening(&self, language: Language) {
+        let screening = self.shared.screening.clone();
+        self.shared.tasks.spawn_blocking(move || screening.prepare(language));
     }
 
     fn forget(&self, identity: &Identity, permits: Option<Permits>) {

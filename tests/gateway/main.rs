@@ -134,6 +134,9 @@ mod shutdown;
 /// Attempts to get out of a sandbox, each with its refusal.
 mod escape;
 
+/// Code is read before it runs: what breaks the policy is refused, told or recorded, and never reaches the interpreter.
+mod screening;
+
 /// What programs may import at each level, and how an operator changes it.
 mod imports;
 

@@ -42,7 +42,8 @@ const ARROWS: &[(&str, &[&str])] = &[
             "supervisor::monotonic_ns",
         ],
     ),
-    ("runtime", &["supervisor::handle", "supervisor::link"]),
+    // What is done about code that breaks the policy is a word of the configuration.
+    ("runtime", &["supervisor::handle", "supervisor::link", "config::PolicyAction"]),
     ("supervisor", &["sandbox", "config", "metrics"]),
     ("sandbox", &[]),
     ("store", &[]),

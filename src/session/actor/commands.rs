@@ -13,7 +13,7 @@ use super::{Actor, next_event};
 use crate::runtime::KernelEvent;
 use crate::session::admission::{Fingerprint, Ticket, Verdict};
 use crate::session::log::{self, Found, LogError};
-use crate::session::{Accepted, Command, End, Execute, Lifespan, Refusal, new_execution_id};
+use crate::session::{Accepted, Command, End, Judged, Lifespan, Refusal, new_execution_id};
 use crate::store::SessionRow;
 
 /// How long the processes of a session may take to die.
@@ -23,7 +23,7 @@ impl Actor {
     /// Carries out a command that does not end the session.
     pub(super) fn on_command(&mut self, command: Command) {
         match command {
-            Command::Execute(execute, reply) => drop(reply.send(self.execute(execute))),
+            Command::Execute(judged, reply) => drop(reply.send(self.execute(judged))),
             Command::Interrupt(id, reply) => {
                 self.interrupt(id.as_ref());
                 let _ = reply.send(Ok(()));
@@ -37,9 +37,9 @@ impl Actor {
         }
     }
 
-    fn execute(&mut self, execute: Execute) -> Result<Accepted, Refusal> {
-        let id = execute.id.clone().unwrap_or_else(new_execution_id);
-        let job = Job::new(execute);
+    fn execute(&mut self, judged: Judged) -> Result<Accepted, Refusal> {
+        let id = judged.execute.id.clone().unwrap_or_else(new_execution_id);
+        let job = Job::new(judged);
         let fingerprint = Fingerprint::of(&job.code);
         match self.book.judge(&id, fingerprint, job.bytes()) {
             Verdict::Follow(after) => return Ok(Accepted { id, after }),

@@ -59,6 +59,10 @@ impl Actor {
             kernel.begin_usage();
         }
         self.running = Some(running);
+        self.note_judgement();
+        if self.end_refused() {
+            return;
+        }
         self.begin_stdin();
         self.send_code();
         self.publish();
@@ -265,7 +269,7 @@ impl Actor {
         self.settle(running, outcome);
     }
 
-    fn settle(&mut self, running: Running, mut outcome: Outcome) {
+    pub(super) fn settle(&mut self, running: Running, mut outcome: Outcome) {
         self.watch(true, None);
         if let Some(kernel) = &mut self.kernel {
             kernel.begin_usage();

@@ -13,14 +13,15 @@ use super::running::{ANSWER_LIMIT, GRACE};
 use super::stdin::Feed;
 use super::{Actor, Running};
 use crate::runtime::control::{ControlError, FIRST_QUERY, FromDriver};
+use crate::runtime::screen::Judgement;
 use crate::runtime::{BootError, Kernel, KernelEvent, Used};
 use crate::session::admission::Fingerprint;
 use crate::session::log::Found;
-use crate::session::{Execute, Refusal, create_request};
+use crate::session::{Execute, Judged, Refusal, create_request};
 use crate::supervisor::link::Exited;
 
 /// What an execution is to do, as it is stored.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Job {
     pub(super) code: String,
     timeout_ms: u64,
@@ -30,13 +31,16 @@ pub(super) struct Job {
     /// Whether a client can be asked for input.
     #[serde(default)]
     pub(super) interactive: bool,
+    /// What the screening of its code said.
+    #[serde(default, skip_serializing_if = "Judgement::is_empty")]
+    pub(super) judgement: Judgement,
 }
 
 impl Job {
-    pub(super) fn new(execute: Execute) -> Self {
+    pub(super) fn new(Judged { execute, judgement }: Judged) -> Self {
         let timeout_ms = u64::try_from(execute.timeout.as_millis()).unwrap_or(u64::MAX);
         let Execute { code, stdin, interactive, .. } = execute;
-        Self { code, timeout_ms, stdin, interactive }
+        Self { code, timeout_ms, stdin, interactive, judgement }
     }
 
     /// What it takes of the queue's bytes.
@@ -193,7 +197,11 @@ impl Actor {
     fn on_hello(&mut self, last: u64) {
         self.synchronising = None;
         match &self.running {
-            Some(running) if running.count > last => self.send_code(),
+            Some(running) if running.count > last => {
+                if !self.end_refused() {
+                    self.send_code();
+                }
+            }
             Some(_) => {}
             None => self.start_next(),
         }

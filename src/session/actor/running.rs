@@ -126,7 +126,7 @@ impl Running {
     /// One that an earlier gateway started.
     pub(super) fn resumed(mut self, begun: &Begun, deadline_ns: Option<u64>) -> Self {
         self.started_at.clone_from(&begun.timestamp);
-        self.violation.clone_from(&begun.violation);
+        self.violation = begun.violation.clone().or_else(|| self.job.judgement.told().cloned());
         if let Ok(at) = begun.timestamp.parse::<jiff::Timestamp>() {
             let passed = jiff::Timestamp::now().duration_since(at);
             let passed = Duration::try_from(passed).unwrap_or_default();

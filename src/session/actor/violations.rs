@@ -18,6 +18,7 @@ use crate::runtime::control::Finding;
 use crate::session::budget::Budget;
 use crate::session::log::Message;
 use crate::session::{End, Lifespan};
+use crate::runtime::screen::Refusal;
 use crate::supervisor::link::Refused;
 
 /// What ends an execution whose session has broken too many rules.
@@ -156,6 +157,25 @@ impl Actor {
                 let _ = reply.send(());
             }
         }
+    }
+
+    /// What the screening found in the code that starts.
+    pub(super) fn note_judgement(&mut self) {
+        let Some(running) = &self.running else { return };
+        for (violation, action) in running.job.judgement.violations.clone() {
+            self.note_violation(violation, 1, action);
+        }
+    }
+
+    /// Ends the running execution if the screening refused it: its code reaches no driver. Says whether it has.
+    pub(super) fn end_refused(&mut self) -> bool {
+        let refusal = self.running.as_mut().and_then(|running| running.job.judgement.refuse.take());
+        let Some(Refusal { violation, exception }) = refusal else { return false };
+        let Some(running) = self.running.take() else { return false };
+        let mut outcome = running.outcome();
+        (outcome.violation, outcome.exception) = (Some(violation), Some(exception));
+        self.settle(running, outcome);
+        true
     }
 }
 
