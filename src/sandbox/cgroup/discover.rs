@@ -9,6 +9,7 @@ use super::{SERVER_LEAF, server_of};
 pub(super) struct OwnFolders {
     pub(super) memory: Option<PathBuf>,
     pub(super) pids: Option<PathBuf>,
+    pub(super) cpu: Option<PathBuf>,
     pub(super) cpuacct: Option<PathBuf>,
     /// The v2 tree: the only one on a new host, beside the others on a hybrid one.
     pub(super) unified: Option<PathBuf>,
@@ -36,6 +37,7 @@ pub(super) fn own_folders(cgroups: &str, mountinfo: &str) -> OwnFolders {
             let slot = match controller {
                 "memory" => &mut own.memory,
                 "pids" => &mut own.pids,
+                "cpu" => &mut own.cpu,
                 "cpuacct" => &mut own.cpuacct,
                 _ => continue,
             };
@@ -108,6 +110,7 @@ mod tests {
         let own = own_folders("9:name=systemd:/\n4:memory:/box/a\n2:cpu,cpuacct:/\n0::/u\n", HYBRID_MOUNTS);
         assert_eq!(own.memory, Some("/sys/fs/cgroup/mem ory/a".into()));
         assert_eq!(own.cpuacct, Some("/sys/fs/cgroup/cpu,cpuacct".into()));
+        assert_eq!(own.cpu, own.cpuacct, "one directory for both");
         assert_eq!(own.unified, Some("/sys/fs/cgroup/unified/u".into()));
         assert_eq!(own.pids, None);
     }
