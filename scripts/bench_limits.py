@@ -69,8 +69,10 @@ class Server:
     def ask(self, method, path, body=None):
         payload = None if body is None else json.dumps(body)
         headers = dict(self._headers) | ({"Content-Type": "application/json"} if body is not None else {})
-        if not hasattr(self._connections, "own"):
+        # The server ends what is idle for long.
+        if time.monotonic() > getattr(self._connections, "used", 0) + 5:
             self._connections.own = http.client.HTTPConnection(self.address)
+        self._connections.used = time.monotonic()
         self._connections.own.request(method, "/api/v1" + path, payload, headers)
         answer = self._connections.own.getresponse()
         text = answer.read()
@@ -171,7 +173,7 @@ def attack(server, language, sessions, rounds):
     alone, beside = [], []
     for _ in range(rounds):
         alone.append(pulses(server, sessions))
-        attacker = server.session(language, max_cpu_time=3600)
+        attacker = server.session(language, max_cpu_time=300)
         burning = threading.Thread(target=server.run, args=(attacker, ATTACKS[language], 60_000), daemon=True)
         burning.start()
         time.sleep(1.0)

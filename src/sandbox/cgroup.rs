@@ -4,13 +4,14 @@
 //! ```text
 //! the server's own cgroup
 //! └─ repltool-<pid>       one per server; swept by the next server when that pid is dead
-//!    ├─ _server           the server itself, only where cgroup v2 forbids processes beside enabled controllers
+//!    ├─ _server           the server itself: for its share of the processors, and where cgroup v2 forbids processes
+//!    │                    beside enabled controllers
 //!    └─ <name>            one per sandbox, never used twice: after a kill new arrivals could be killed at birth
 //! ```
 //!
-//! All sandboxes weigh the same, however many processes they have, and all together as much as one ordinary process on
-//! each processor: the server, outside of their groups, always gets its turn. A share is no ceiling: what the others
-//! leave is anybody's.
+//! All sandboxes weigh the same, however many processes they have, and the server, in a leaf beside them, outweighs them:
+//! it always gets its turn. Server and sandboxes together weigh as much as one ordinary process on each processor. A share
+//! is no ceiling: what the others leave is anybody's.
 //!
 //! v1 keeps such a tree in each of its hierarchies, v2 has a single one. Where no tree is writable there is no group at
 //! all, and the caller has rlimits alone, which hold for each process by itself. The module knows neither sessions nor

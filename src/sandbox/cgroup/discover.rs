@@ -41,7 +41,7 @@ pub(super) fn own_folders(cgroups: &str, mountinfo: &str) -> OwnFolders {
                 "cpuacct" => &mut own.cpuacct,
                 _ => continue,
             };
-            *slot = mounts.iter().filter(|m| m.controls(controller)).find_map(|m| m.folder(path));
+            *slot = mounts.iter().filter(|m| m.controls(controller)).find_map(|m| m.folder(path)).map(without_leaf);
         }
     }
     own
@@ -128,5 +128,7 @@ mod tests {
         assert_eq!(unified("/unit/repltool-9/_server"), Some("/sys/fs/cgroup/unit".into()));
         assert_eq!(unified("/unit/other/_server"), Some("/sys/fs/cgroup/unit/other/_server".into()));
         assert_eq!(unified("/"), Some("/sys/fs/cgroup".into()));
+        let cpu = own_folders("2:cpu,cpuacct:/unit/repltool-9/_server\n", HYBRID_MOUNTS).cpu;
+        assert_eq!(cpu, Some("/sys/fs/cgroup/cpu,cpuacct/unit".into()));
     }
 }

@@ -1,11 +1,14 @@
 //! cgroup v1: a tree for each controller. The v2 tree beside them (hybrid hosts) has no controllers, but still the
 //! kill switch and a CPU account.
 
-use std::path::{Path, PathBuf};
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
 
 use super::{
-    CgroupError, CpuMeter, Group, Layout, Limits, Meter, discover::OwnFolders, make_folder, remove_server,
-    server_folder, set, set_if_present, sweep,
+    CgroupError, CpuMeter, Group, Layout, Limits, Meter, SERVER_LEAF, discover::OwnFolders, is_gone, make_folder,
+    remove_server, server_folder, set, set_if_present, sweep,
 };
 
 /// The server's own folder in each hierarchy that is writable.
@@ -20,10 +23,14 @@ pub struct V1 {
     unified: Option<PathBuf>,
     /// Of the groups in `cpu`, CPU time is counted too.
     cpu_is_counted: bool,
+    /// The server sits in a leaf of `cpu`, among its sandboxes.
+    moved: bool,
 }
 
 /// What a group or a process weighs that nothing is said of.
 const ORDINARY_SHARES: usize = 1024;
+/// The most that a group can weigh: as much as 256 ordinary ones.
+const MOST_SHARES: usize = 262_144;
 
 impl V1 {
     /// Makes the folder of `server` in each of `own`; `None` if that works in none.
@@ -38,7 +45,7 @@ impl V1 {
         // Every hierarchy costs 0.2 ms for each sandbox, and the new one counts CPU time as well.
         let cpuacct = if unified.is_some() || cpu_is_counted { None } else { make(&own.cpuacct) };
         let (memory, pids) = (make(&own.memory), make(&own.pids));
-        let v1 = V1 { server, memory, pids, cpu, cpuacct, unified, cpu_is_counted };
+        let mut v1 = V1 { server, memory, pids, cpu, cpuacct, unified, cpu_is_counted, moved: false };
         v1.folders().next()?;
         v1.weigh(super::processors());
         Some(v1)
@@ -49,12 +56,21 @@ impl V1 {
         all.into_iter().flatten().map(PathBuf::as_path)
     }
 
-    /// All sandboxes together weigh as much as an ordinary process on each processor. Each of them keeps the weight that
-    /// Linux gives to a new group, so they are equal.
-    fn weigh(&self, processors: usize) {
-        if let Some(cpu) = &self.cpu {
-            // Where this fails, they weigh as much as one process: less than meant, and still equal.
-            let _ = set(cpu.join("cpu.shares"), ORDINARY_SHARES * processors);
+    /// Each sandbox keeps the weight that Linux gives to a new group, so they are equal. The server goes among them, as
+    /// the heaviest: beside them it would have half of a processor, and less than it needs when all are busy. Best effort.
+    fn weigh(&mut self, processors: usize) {
+        let Some(cpu) = &self.cpu else { return };
+        let _ = set(cpu.join("cpu.shares"), ORDINARY_SHARES * processors);
+        let leaf = cpu.join(SERVER_LEAF);
+        let enter = || {
+            make_folder(&leaf)?;
+            fs::write(leaf.join("cpu.shares"), MOST_SHARES.to_string())?;
+            fs::write(leaf.join("cgroup.procs"), self.server.to_string())
+        };
+        let entered: io::Result<()> = enter();
+        self.moved = entered.is_ok();
+        if !self.moved {
+            is_gone(&leaf);
         }
     }
 }
@@ -107,6 +123,10 @@ impl Layout for V1 {
     }
 
     fn shutdown(&self) {
+        if let Some(base) = self.cpu.as_deref().and_then(Path::parent).filter(|_| self.moved) {
+            // The writer itself: the server, or what cleans up behind it.
+            let _ = fs::write(base.join("cgroup.procs"), "0");
+        }
         for folder in self.folders() {
             remove_server(folder);
         }
@@ -121,7 +141,6 @@ impl Layout for V1 {
 #[cfg(test)]
 mod tests {
     use std::{
-        fs,
         os::unix::process::ExitStatusExt,
         process::{Child, Command},
         time::Duration,
@@ -283,6 +302,8 @@ mod tests {
         let own = OwnFolders { cpu: both.clone(), cpuacct: both, ..OwnFolders::default() };
         let v1 = V1::open(&own, 77).expect("writable");
         assert_eq!(v1.folders().collect::<Vec<_>>(), [base.path().join("repltool-77")]);
+        let leaf = |file| fs::read_to_string(base.path().join("repltool-77/_server").join(file)).expect("written");
+        assert_eq!([leaf("cgroup.procs"), leaf("cpu.shares")], ["77", "262144"]);
         let group = v1.create("s1", &LIMITS).expect("made");
         fs::write(base.path().join("repltool-77/s1/cpuacct.usage"), "1500\n").expect("written");
         assert_eq!(group.cpu_time(), Some(Duration::from_nanos(1500)));
