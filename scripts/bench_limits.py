@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
-"""Measures how exactly limits strike, and how soon a session can be used again after one.
+"""Measures how exactly limits strike, how soon a session can be used again after one, and what others feel of an attack.
 
-    scripts/bench_limits.py [--binary target/release/repltool] [--rounds 20] [--json OUT]
+    scripts/bench_limits.py [--binary target/release/repltool] [--rounds 20] [--attack-rounds 5] [--only limits,attack]
+                            [--json OUT]
 
 Starts a server of its own on a free port of loopback, with a data directory that is removed afterwards. Needs only
-Python. Each figure is a median with the 95th percentile over the rounds, beside what was granted.
+Python. Each figure is a median with the 95th percentile over the rounds, beside what was granted. For the attack, 50
+sessions execute `1+1` every 200 ms: rounds without the attacker and rounds with it take turns, and what counts is the
+median of the rounds' 95th percentiles.
 """
 import argparse
 import http.client
@@ -13,6 +16,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 
@@ -30,6 +34,16 @@ FLOOD = {
     "bash": "while :; do echo spam; done",
 }
 NOTHING = {"python": "None", "javascript": "undefined", "bash": ":"}
+
+# As many processes as a session may have, each in a session of its own: Linux may share processors out by those.
+ATTACKS = {
+    "python": "import os\nfor _ in range(60):\n    if os.fork() == 0:\n        os.setsid()\n        while True: pass\n"
+    "while True: pass",
+    "javascript": "const { Worker } = require('worker_threads');\n"
+    "for (let i = 0; i < 8; i++) new Worker('for (;;) {}', { eval: true });\nfor (;;) {}",
+    "bash": "for i in {1..60}; do (while :; do :; done) & done; wait",
+}
+OTHERS, PULSE_S, ROUND_S = 50, 0.2, 5.0
 
 
 class Server:
@@ -50,13 +64,17 @@ class Server:
         self.address = url.read_text().removeprefix("http://")
         self.token = (self.data / "token").read_text()
         self._headers = {"Authorization": "Bearer " + self.token}
-        self._connection = http.client.HTTPConnection(self.address)
+        self._connections = threading.local()
 
     def ask(self, method, path, body=None):
         payload = None if body is None else json.dumps(body)
         headers = dict(self._headers) | ({"Content-Type": "application/json"} if body is not None else {})
-        self._connection.request(method, "/api/v1" + path, payload, headers)
-        answer = self._connection.getresponse()
+        # The server ends what is idle for long.
+        if time.monotonic() > getattr(self._connections, "used", 0) + 5:
+            self._connections.own = http.client.HTTPConnection(self.address)
+        self._connections.used = time.monotonic()
+        self._connections.own.request(method, "/api/v1" + path, payload, headers)
+        answer = self._connections.own.getresponse()
         text = answer.read()
         if answer.status >= 300:
             sys.exit(f"{method} {path}: {answer.status} {text.decode()}")
@@ -127,9 +145,83 @@ def strike(server, language, code, limit, rounds, timeout_ms=60_000, **limits):
     return {"peak_mib": spread(peak), "wall_ms": spread(wall), "usable_after_ms": spread(again)}
 
 
+def pulses(server, sessions):
+    """Milliseconds that each of many executions took, all sessions at once, one every 200 ms in each."""
+    begun = time.perf_counter() + 0.1
+    took = [[] for _ in sessions]
+
+    def pulse(n):
+        beat = begun + PULSE_S * n / len(sessions)
+        while beat < begun + ROUND_S:
+            time.sleep(max(0.0, beat - time.perf_counter()))
+            asked = time.perf_counter()
+            if not server.run(sessions[n], "1+1")["success"]:
+                sys.exit("a bystander failed")
+            took[n].append((time.perf_counter() - asked) * 1000)
+            beat = max(beat + PULSE_S, time.perf_counter())
+
+    threads = [threading.Thread(target=pulse, args=(n,)) for n in range(len(sessions))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return spread([ms for each in took for ms in each])
+
+
+def attack(server, language, sessions, rounds):
+    """What the others feel of one session that burns all that it can."""
+    alone, beside = [], []
+    for _ in range(rounds):
+        alone.append(pulses(server, sessions))
+        attacker = server.session(language, max_cpu_time=300)
+        burning = threading.Thread(target=server.run, args=(attacker, ATTACKS[language], 60_000), daemon=True)
+        burning.start()
+        time.sleep(1.0)
+        beside.append(pulses(server, sessions))
+        server.ask("DELETE", f"/sessions/{attacker}")
+        burning.join()
+    figures = {"p50 alone, ms": (alone, "median"), "p50 attacked, ms": (beside, "median")}
+    figures |= {"p95 alone, ms": (alone, "p95"), "p95 attacked, ms": (beside, "p95")}
+    found = {name: spread([it[key] for it in rows]) for name, (rows, key) in figures.items()}
+    return found | {"p95, times": spread([b["p95"] / a["p95"] for a, b in zip(alone, beside)])}
+
+
+def measure_attacks(binary, rounds):
+    with tempfile.TemporaryDirectory(prefix="repltool-bench-") as folder:
+        # Advice on code is not what is measured.
+        (Path(folder) / "config.toml").write_text('[sandbox.standard]\npolicy = "record"\n')
+        server = Server(binary, "--max-sessions-per-subject", "1000", "--config", f"{folder}/config.toml")
+        try:
+            sessions = [server.session("python") for _ in range(OTHERS)]
+            pulses(server, sessions)
+            return {f"attack {it}": attack(server, it, sessions, rounds) for it in ATTACKS}
+        finally:
+            server.close()
+
+
 def expect(result, limit):
     if result["limit"] != limit:
         sys.exit(f"{limit} did not strike: {result}")
+
+
+def measure_limits(binary, rounds):
+    server = Server(binary)
+    figures = {}
+    try:
+        for language in BURN:
+            figures[f"cpu_time {language}"] = cpu(server, language, BURN[language], rounds)
+        figures["cpu_time two children"] = cpu(server, "bash", CHILDREN, rounds)
+        for language in HOARD:
+            figures[f"memory 96 MiB {language}"] = strike(
+                server, language, HOARD[language], "memory", rounds, max_memory_mb=96
+            )
+            figures[f"output 1 MiB {language}"] = strike(server, language, FLOOD[language], "output", rounds)
+            figures[f"wall_time 300 ms {language}"] = strike(
+                server, language, BURN[language], "wall_time", rounds, timeout_ms=300
+            )
+    finally:
+        server.close()
+    return figures
 
 
 def main():
@@ -137,23 +229,12 @@ def main():
     p.add_argument("--binary", type=Path, default=ROOT / "target/release/repltool")
     p.add_argument("--rounds", type=int, default=20)
     p.add_argument("--json", type=Path)
+    p.add_argument("--attack-rounds", type=int, default=5)
+    p.add_argument("--only", default="limits,attack")
     args = p.parse_args()
-    server = Server(args.binary)
-    figures = {}
-    try:
-        for language in BURN:
-            figures[f"cpu_time {language}"] = cpu(server, language, BURN[language], args.rounds)
-        figures["cpu_time two children"] = cpu(server, "bash", CHILDREN, args.rounds)
-        for language in HOARD:
-            figures[f"memory 96 MiB {language}"] = strike(
-                server, language, HOARD[language], "memory", args.rounds, max_memory_mb=96
-            )
-            figures[f"output 1 MiB {language}"] = strike(server, language, FLOOD[language], "output", args.rounds)
-            figures[f"wall_time 300 ms {language}"] = strike(
-                server, language, BURN[language], "wall_time", args.rounds, timeout_ms=300
-            )
-    finally:
-        server.close()
+    figures = measure_limits(args.binary, args.rounds) if "limits" in args.only else {}
+    if "attack" in args.only:
+        figures |= measure_attacks(args.binary, args.attack_rounds)
     for name, groups in figures.items():
         for what, value in groups.items():
             if isinstance(value, dict):

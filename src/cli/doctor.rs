@@ -128,6 +128,7 @@ fn about(layer: &Layer) -> About<'_> {
         ),
         names::MEMORY_CGROUP => ("memory cgroup", "memory is limited for a whole sandbox", DELEGATE),
         names::PIDS_CGROUP => ("pids cgroup", "processes are limited for a whole sandbox", DELEGATE),
+        names::CPU_CGROUP => ("cpu cgroup", "no sandbox takes more than its share of the processors", DELEGATE),
         names::CGROUP_KILL => (
             "cgroup kill switch",
             "one write kills a whole sandbox",

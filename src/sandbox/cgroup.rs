@@ -1,12 +1,17 @@
-//! One cgroup per sandbox: a ceiling for memory and processes, an account of what was used, and a switch that kills
-//! everything inside at once.
+//! One cgroup per sandbox: a ceiling for memory and processes, a fair share of the processors, an account of what was
+//! used, and a switch that kills everything inside at once.
 //!
 //! ```text
 //! the server's own cgroup
 //! └─ repltool-<pid>       one per server; swept by the next server when that pid is dead
-//!    ├─ _server           the server itself, only where cgroup v2 forbids processes beside enabled controllers
+//!    ├─ _server           the server itself: for its share of the processors, and where cgroup v2 forbids processes
+//!    │                    beside enabled controllers
 //!    └─ <name>            one per sandbox, never used twice: after a kill new arrivals could be killed at birth
 //! ```
+//!
+//! All sandboxes weigh the same, however many processes they have, and the server, in a leaf beside them, outweighs them:
+//! it always gets its turn. Server and sandboxes together weigh as much as one ordinary process on each processor. A share
+//! is no ceiling: what the others leave is anybody's.
 //!
 //! v1 keeps such a tree in each of its hierarchies, v2 has a single one. Where no tree is writable there is no group at
 //! all, and the caller has rlimits alone, which hold for each process by itself. The module knows neither sessions nor
@@ -81,6 +86,7 @@ pub enum CgroupError {
 trait Layout {
     fn has_memory(&self) -> bool;
     fn has_processes(&self) -> bool;
+    fn has_shares(&self) -> bool;
     fn create(&self, name: &str, limits: &Limits) -> Result<Group, CgroupError>;
     fn sweep(&self);
     fn shutdown(&self);
@@ -143,6 +149,11 @@ impl Host {
     /// Tells whether groups hold the number of processes to its limit, and count what they refuse.
     pub fn has_processes(&self) -> bool {
         self.layout().is_some_and(Layout::has_processes)
+    }
+
+    /// Tells whether every group gets an equal share of the processors.
+    pub fn has_shares(&self) -> bool {
+        self.layout().is_some_and(Layout::has_shares)
     }
 
     /// Removes the server's own folder and undoes what `discover` changed, as far as no sandbox is left in it.
@@ -303,6 +314,11 @@ fn server_of(folder: &str) -> Option<u32> {
 const SERVER_PREFIX: &str = "repltool-";
 /// The leaf that the server itself sits in; no sandbox can have this name, because of the underscore.
 const SERVER_LEAF: &str = "_server";
+
+/// Processors that the server's processes may run on.
+fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
 
 fn make_folder(folder: &Path) -> io::Result<()> {
     match fs::create_dir(folder) {

@@ -47,11 +47,13 @@ pub mod names {
     pub const MEMORY_CGROUP: &str = "memory_cgroup";
     /// So is the number of processes.
     pub const PIDS_CGROUP: &str = "pids_cgroup";
+    /// Every sandbox gets an equal share of the processors.
+    pub const CPU_CGROUP: &str = "cpu_cgroup";
     /// One switch kills everything at once.
     pub const CGROUP_KILL: &str = "cgroup_kill";
 
     /// All of them.
-    pub const ALL: [&str; 17] = [
+    pub const ALL: [&str; 18] = [
         USER_NAMESPACE,
         MOUNT_NAMESPACE,
         PID_NAMESPACE,
@@ -68,6 +70,7 @@ pub mod names {
         SECCOMP,
         MEMORY_CGROUP,
         PIDS_CGROUP,
+        CPU_CGROUP,
         CGROUP_KILL,
     ];
 

@@ -43,7 +43,7 @@ enum Use {
 
 /// What a server holds besides itself and its gateway.
 #[derive(Debug, PartialEq, Eq)]
-struct Held {
+pub struct Held {
     processes: usize,
     descriptors: [usize; 2],
     mounts: [usize; 2],
@@ -53,7 +53,7 @@ struct Held {
 }
 
 impl Held {
-    fn by(server: &Server, gateway: u32) -> Self {
+    pub fn by(server: &Server, gateway: u32) -> Self {
         let pids = [server.pid(), gateway];
         Self {
             processes: descendants(server.pid()).len(),
@@ -75,7 +75,7 @@ fn lines(file: &str) -> usize {
 }
 
 /// The groups in the folders of this name, in whatever hierarchy they lie.
-fn cgroups(folder: &Path, name: &str, depth: usize) -> usize {
+pub fn cgroups(folder: &Path, name: &str, depth: usize) -> usize {
     let folders = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let folders = folders.filter(|entry| entry.file_type().is_ok_and(|it| it.is_dir()));
     let count = |path: &Path| {

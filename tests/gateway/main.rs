@@ -95,6 +95,12 @@ mod cpu;
 /// Ceilings on processes, descriptors, files and memory.
 mod ceilings;
 
+/// Attacks on limits, from a list: they hold, are named, and cost nobody else anything.
+mod attacks;
+
+/// The end of a session is complete, whatever ran in it.
+mod kills;
+
 /// Faults of interpreters: named, and the session goes on.
 mod faults;
 

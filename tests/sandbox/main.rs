@@ -3,11 +3,13 @@
 //! runs in a process of its own, as cargo-nextest starts it; without it, this program starts itself.
 #![allow(missing_docs, clippy::unwrap_used, reason = "a test")]
 
+mod cycles;
 mod driven;
 mod ends;
 mod files;
 mod hostile_files;
 mod interrupts;
+mod kills;
 mod levels;
 mod programs;
 mod remains;
@@ -91,6 +93,14 @@ const TESTS: &[Test] = &[
     ("init_ends_though_nobody_reads", ends::init_ends_though_nobody_reads, DETACHED),
     ("dies_with_the_supervisor", ends::dies_with_the_supervisor, EVERYWHERE),
     ("a_server_with_many_descriptors_passes_none_on", remains::a_server_with_many_descriptors_passes_none_on, DETACHED),
+    ("nothing_outlives_a_kill", kills::nothing_outlives_a_kill, DETACHED),
+    ("frozen_and_moved_processes_die_too", kills::frozen_and_moved_processes_die_too, WITH_CGROUPS),
+    ("sandboxes_ended_at_any_moment_leave_nothing", cycles::sandboxes_ended_at_any_moment_leave_nothing, DETACHED),
+    (
+        "supervisors_killed_at_any_moment_leave_nothing",
+        cycles::supervisors_killed_at_any_moment_leave_nothing,
+        DETACHED,
+    ),
     ("nothing_is_left_after_many_rounds", remains::nothing_is_left_after_many_rounds, EVERYWHERE),
 ];
 

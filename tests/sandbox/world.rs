@@ -260,6 +260,11 @@ pub fn wait(fd: &OwnedFd, ms: i64) -> bool {
     poll(&mut [PollFd::new(fd, PollFlags::IN)], Some(&time)).unwrap() > 0
 }
 
+/// Does nothing for so many milliseconds.
+pub fn pause(ms: i64) {
+    poll(&mut [], Some(&Timespec { tv_sec: ms / 1000, tv_nsec: (ms % 1000) * 1_000_000 })).unwrap();
+}
+
 pub fn end(sandbox: &mut Sandbox) -> Exit {
     assert!(wait(&sandbox.pidfd, 20_000), "does not end");
     sandbox.reap().unwrap()

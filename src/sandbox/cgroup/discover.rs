@@ -9,6 +9,7 @@ use super::{SERVER_LEAF, server_of};
 pub(super) struct OwnFolders {
     pub(super) memory: Option<PathBuf>,
     pub(super) pids: Option<PathBuf>,
+    pub(super) cpu: Option<PathBuf>,
     pub(super) cpuacct: Option<PathBuf>,
     /// The v2 tree: the only one on a new host, beside the others on a hybrid one.
     pub(super) unified: Option<PathBuf>,
@@ -36,10 +37,11 @@ pub(super) fn own_folders(cgroups: &str, mountinfo: &str) -> OwnFolders {
             let slot = match controller {
                 "memory" => &mut own.memory,
                 "pids" => &mut own.pids,
+                "cpu" => &mut own.cpu,
                 "cpuacct" => &mut own.cpuacct,
                 _ => continue,
             };
-            *slot = mounts.iter().filter(|m| m.controls(controller)).find_map(|m| m.folder(path));
+            *slot = mounts.iter().filter(|m| m.controls(controller)).find_map(|m| m.folder(path)).map(without_leaf);
         }
     }
     own
@@ -108,6 +110,7 @@ mod tests {
         let own = own_folders("9:name=systemd:/\n4:memory:/box/a\n2:cpu,cpuacct:/\n0::/u\n", HYBRID_MOUNTS);
         assert_eq!(own.memory, Some("/sys/fs/cgroup/mem ory/a".into()));
         assert_eq!(own.cpuacct, Some("/sys/fs/cgroup/cpu,cpuacct".into()));
+        assert_eq!(own.cpu, own.cpuacct, "one directory for both");
         assert_eq!(own.unified, Some("/sys/fs/cgroup/unified/u".into()));
         assert_eq!(own.pids, None);
     }
@@ -125,5 +128,7 @@ mod tests {
         assert_eq!(unified("/unit/repltool-9/_server"), Some("/sys/fs/cgroup/unit".into()));
         assert_eq!(unified("/unit/other/_server"), Some("/sys/fs/cgroup/unit/other/_server".into()));
         assert_eq!(unified("/"), Some("/sys/fs/cgroup".into()));
+        let cpu = own_folders("2:cpu,cpuacct:/unit/repltool-9/_server\n", HYBRID_MOUNTS).cpu;
+        assert_eq!(cpu, Some("/sys/fs/cgroup/cpu,cpuacct/unit".into()));
     }
 }

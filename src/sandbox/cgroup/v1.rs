@@ -1,11 +1,14 @@
 //! cgroup v1: a tree for each controller. The v2 tree beside them (hybrid hosts) has no controllers, but still the
 //! kill switch and a CPU account.
 
-use std::path::{Path, PathBuf};
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
 
 use super::{
-    CgroupError, CpuMeter, Group, Layout, Limits, Meter, discover::OwnFolders, make_folder, remove_server,
-    server_folder, set, set_if_present, sweep,
+    CgroupError, CpuMeter, Group, Layout, Limits, Meter, SERVER_LEAF, discover::OwnFolders, is_gone, make_folder,
+    remove_server, server_folder, set, set_if_present, sweep,
 };
 
 /// The server's own folder in each hierarchy that is writable.
@@ -14,9 +17,20 @@ pub struct V1 {
     server: u32,
     memory: Option<PathBuf>,
     pids: Option<PathBuf>,
+    cpu: Option<PathBuf>,
+    /// Never the same folder as `cpu`.
     cpuacct: Option<PathBuf>,
     unified: Option<PathBuf>,
+    /// Of the groups in `cpu`, CPU time is counted too.
+    cpu_is_counted: bool,
+    /// The server sits in a leaf of `cpu`, among its sandboxes.
+    moved: bool,
 }
+
+/// What a group or a process weighs that nothing is said of.
+const ORDINARY_SHARES: usize = 1024;
+/// The most that a group can weigh: as much as 256 ordinary ones.
+const MOST_SHARES: usize = 262_144;
 
 impl V1 {
     /// Makes the folder of `server` in each of `own`; `None` if that works in none.
@@ -25,16 +39,39 @@ impl V1 {
             let folder = base.as_ref()?.join(server_folder(server));
             make_folder(&folder).ok().map(|()| folder)
         };
-        let unified = make(&own.unified);
+        let (unified, cpu) = (make(&own.unified), make(&own.cpu));
+        // Where both are mounted as one, which is common, it is one folder.
+        let cpu_is_counted = cpu.is_some() && own.cpu == own.cpuacct;
         // Every hierarchy costs 0.2 ms for each sandbox, and the new one counts CPU time as well.
-        let cpuacct = if unified.is_some() { None } else { make(&own.cpuacct) };
-        let v1 = V1 { server, memory: make(&own.memory), pids: make(&own.pids), cpuacct, unified };
+        let cpuacct = if unified.is_some() || cpu_is_counted { None } else { make(&own.cpuacct) };
+        let (memory, pids) = (make(&own.memory), make(&own.pids));
+        let mut v1 = V1 { server, memory, pids, cpu, cpuacct, unified, cpu_is_counted, moved: false };
         v1.folders().next()?;
+        v1.weigh(super::processors());
         Some(v1)
     }
 
     fn folders(&self) -> impl Iterator<Item = &Path> {
-        [&self.memory, &self.pids, &self.cpuacct, &self.unified].into_iter().flatten().map(PathBuf::as_path)
+        let all = [&self.memory, &self.pids, &self.cpu, &self.cpuacct, &self.unified];
+        all.into_iter().flatten().map(PathBuf::as_path)
+    }
+
+    /// Each sandbox keeps the weight that Linux gives to a new group, so they are equal. The server goes among them, as
+    /// the heaviest: beside them it would have half of a processor, and less than it needs when all are busy. Best effort.
+    fn weigh(&mut self, processors: usize) {
+        let Some(cpu) = &self.cpu else { return };
+        let _ = set(cpu.join("cpu.shares"), ORDINARY_SHARES * processors);
+        let leaf = cpu.join(SERVER_LEAF);
+        let enter = || {
+            make_folder(&leaf)?;
+            fs::write(leaf.join("cpu.shares"), MOST_SHARES.to_string())?;
+            fs::write(leaf.join("cgroup.procs"), self.server.to_string())
+        };
+        let entered: io::Result<()> = enter();
+        self.moved = entered.is_ok();
+        if !self.moved {
+            is_gone(&leaf);
+        }
     }
 }
 
@@ -45,6 +82,10 @@ impl Layout for V1 {
 
     fn has_processes(&self) -> bool {
         self.pids.is_some()
+    }
+
+    fn has_shares(&self) -> bool {
+        self.cpu.is_some()
     }
 
     fn create(&self, name: &str, limits: &Limits) -> Result<Group, CgroupError> {
@@ -69,7 +110,8 @@ impl Layout for V1 {
             group.kill = Some(unified.join("cgroup.kill"));
             group.meters.cpu = Some(CpuMeter::Stat(Meter::new(unified.join("cpu.stat"))));
         }
-        if let Some(cpuacct) = place(&self.cpuacct) {
+        let counting = if self.cpu_is_counted && self.unified.is_none() { &self.cpu } else { &self.cpuacct };
+        if let Some(cpuacct) = place(counting) {
             group.meters.cpu = Some(CpuMeter::Account(Meter::new(cpuacct.join("cpuacct.usage"))));
         }
         Ok(group)
@@ -81,6 +123,10 @@ impl Layout for V1 {
     }
 
     fn shutdown(&self) {
+        if let Some(base) = self.cpu.as_deref().and_then(Path::parent).filter(|_| self.moved) {
+            // The writer itself: the server, or what cleans up behind it.
+            let _ = fs::write(base.join("cgroup.procs"), "0");
+        }
         for folder in self.folders() {
             remove_server(folder);
         }
@@ -95,7 +141,6 @@ impl Layout for V1 {
 #[cfg(test)]
 mod tests {
     use std::{
-        fs,
         os::unix::process::ExitStatusExt,
         process::{Child, Command},
         time::Duration,
@@ -107,6 +152,8 @@ mod tests {
     const LIMITS: Limits = Limits { memory_bytes: 32 << 20, max_processes: 8 };
     /// Above what Linux hands out, so it never lives.
     const DEAD: u32 = 4_194_400;
+    /// Long enough for shares to even out.
+    const SPAN: Duration = Duration::from_millis(600);
 
     /// A stretch of the real hierarchies for one test alone, so that no test sweeps what another one made.
     #[derive(Debug)]
@@ -120,13 +167,15 @@ mod tests {
                 let folder = base?.join(format!("test-{}-{test}", std::process::id()));
                 fs::create_dir(&folder).ok().map(|()| folder)
             };
-            let [memory, pids] = [own.memory, own.pids].map(make);
-            let [cpuacct, unified] = [own.cpuacct, own.unified].map(make);
-            let ground = Ground(OwnFolders { memory, pids, cpuacct, unified });
-            let complete = ground.folders().count() == 4;
+            let one = own.cpu == own.cpuacct;
+            let [memory, pids, cpu] = [own.memory, own.pids, own.cpu].map(make);
+            let [cpuacct, unified] = [own.cpuacct.filter(|_| !one), own.unified].map(make);
+            let cpuacct = if one { cpu.clone() } else { cpuacct };
+            let ground = Ground(OwnFolders { memory, pids, cpu, cpuacct, unified });
+            let complete = ground.folders().count() == 5;
             assert!(
                 complete,
-                "this test needs root, and cgroup v1 (memory, pids, cpuacct) and v2 writable: {ground:?}"
+                "this test needs root, and cgroup v1 (memory, pids, cpu, cpuacct) and v2 writable: {ground:?}"
             );
             ground
         }
@@ -137,7 +186,8 @@ mod tests {
 
         fn folders(&self) -> impl Iterator<Item = &Path> {
             let own = &self.0;
-            [&own.memory, &own.pids, &own.cpuacct, &own.unified].into_iter().flatten().map(PathBuf::as_path)
+            let all = [&own.memory, &own.pids, &own.cpu, &own.cpuacct, &own.unified];
+            all.into_iter().flatten().map(PathBuf::as_path)
         }
 
         fn assert_empty(&self) {
@@ -214,6 +264,49 @@ mod tests {
         wait_until(|| group.remove());
         v1.shutdown();
         ground.assert_empty();
+    }
+
+    #[test]
+    fn a_group_of_many_gets_no_more_time_than_a_group_of_one() {
+        let ground = Ground::new("shares");
+        let v1 = ground.server(DEAD);
+        assert!(v1.has_shares());
+        let shares = fs::read_to_string(ground.0.cpu.as_ref().expect("there").join("repltool-4194400/cpu.shares"));
+        assert_eq!(shares.expect("readable").trim(), (ORDINARY_SHARES * super::super::processors()).to_string());
+        let mut groups = ["many", "one"].map(|name| v1.create(name, &LIMITS).expect("made"));
+        let spin = "while :; do :; done";
+        let many = format!("for i in 1 2 3 4 5; do (setsid sh -c '{spin}') & done; wait");
+        // On one processor, so that who gets it is all that counts.
+        let pinned = |program: &str| format!("exec taskset -c 0 sh -c \"{}\"", program.replace('"', "\\\""));
+        let mut children = [command_in(&groups[0], &pinned(&many)), command_in(&groups[1], &pinned(spin))];
+        let used = |groups: &[Group; 2]| [0, 1].map(|n| groups[n].cpu_time().expect("counted"));
+        wait_until(|| used(&groups).iter().all(|cpu| *cpu > Duration::from_millis(30)));
+        let before = used(&groups);
+        wait_until(|| used(&groups).iter().zip(before).map(|(now, then)| *now - then).sum::<Duration>() > SPAN);
+        let [many, one] = [0, 1].map(|n| (used(&groups)[n] - before[n]).as_secs_f64());
+        // Without shares it would be five to one.
+        assert!(many < 2.0 * one && one < 2.0 * many, "{many} s for five, {one} s for one");
+        for (group, child) in groups.iter_mut().zip(&mut children) {
+            assert!(group.kill());
+            child.wait().expect("reaped");
+            wait_until(|| group.remove());
+        }
+        v1.shutdown();
+        ground.assert_empty();
+    }
+
+    #[test]
+    fn where_cpu_and_cpuacct_are_one_there_is_one_folder() {
+        let base = tempfile::tempdir().expect("a temporary folder");
+        let both = Some(base.path().to_owned());
+        let own = OwnFolders { cpu: both.clone(), cpuacct: both, ..OwnFolders::default() };
+        let v1 = V1::open(&own, 77).expect("writable");
+        assert_eq!(v1.folders().collect::<Vec<_>>(), [base.path().join("repltool-77")]);
+        let leaf = |file| fs::read_to_string(base.path().join("repltool-77/_server").join(file)).expect("written");
+        assert_eq!([leaf("cgroup.procs"), leaf("cpu.shares")], ["77", "262144"]);
+        let group = v1.create("s1", &LIMITS).expect("made");
+        fs::write(base.path().join("repltool-77/s1/cpuacct.usage"), "1500\n").expect("written");
+        assert_eq!(group.cpu_time(), Some(Duration::from_nanos(1500)));
     }
 
     #[test]

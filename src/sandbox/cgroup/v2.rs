@@ -20,8 +20,14 @@ pub struct V2 {
     folder: PathBuf,
     memory: bool,
     pids: bool,
+    cpu: bool,
     moved: bool,
 }
+
+/// The most that a cgroup can weigh: a hundred ordinary ones.
+const MOST_WEIGHT: usize = 10_000;
+/// What a cgroup weighs that nothing is said of.
+const ORDINARY_WEIGHT: usize = 100;
 
 impl V2 {
     /// Makes the folder of `server` below `base` and enables what it can in it; `None` if it may not. `base` is any
@@ -29,10 +35,11 @@ impl V2 {
     pub(super) fn open(base: &Path, server: u32) -> Option<V2> {
         let folder = base.join(server_folder(server));
         make_folder(&folder).ok()?;
-        let mut v2 = V2 { server, base: base.to_owned(), folder, memory: false, pids: false, moved: false };
+        let mut v2 = V2 { server, base: base.to_owned(), folder, memory: false, pids: false, cpu: false, moved: false };
         if !v2.hand_down() && v2.enter_leaf().is_ok() && !v2.hand_down() {
             v2.leave_leaf();
         }
+        v2.weigh(super::processors());
         Some(v2)
     }
 
@@ -44,10 +51,21 @@ impl V2 {
             let switch = |folder: &Path| fs::write(folder.join("cgroup.subtree_control"), format!("+{controller}"));
             switch(&self.base).and_then(|()| switch(&self.folder)).is_ok()
         };
-        let (memory, pids) = (offers("memory"), offers("pids"));
+        let [memory, pids, cpu] = ["memory", "pids", "cpu"].map(offers);
         self.memory = memory && enable("memory");
         self.pids = pids && enable("pids");
-        self.memory == memory && self.pids == pids
+        self.cpu = cpu && enable("cpu");
+        (self.memory, self.pids, self.cpu) == (memory, pids, cpu)
+    }
+
+    /// Sandboxes are equal as they are made. The server, where it sits among them, weighs as much as a hundred; where it
+    /// does not, all of them together weigh as much as an ordinary process on each processor. Best effort.
+    fn weigh(&self, processors: usize) {
+        let server = self.folder.join(SERVER_LEAF);
+        let _ = match self.moved {
+            true => set(server.join("cpu.weight"), MOST_WEIGHT),
+            false => set(self.folder.join("cpu.weight"), (ORDINARY_WEIGHT * processors).min(MOST_WEIGHT)),
+        };
     }
 
     fn enter_leaf(&mut self) -> io::Result<()> {
@@ -74,6 +92,10 @@ impl Layout for V2 {
 
     fn has_processes(&self) -> bool {
         self.pids
+    }
+
+    fn has_shares(&self) -> bool {
+        self.cpu
     }
 
     fn create(&self, name: &str, limits: &Limits) -> Result<Group, CgroupError> {
@@ -105,8 +127,9 @@ impl Layout for V2 {
     fn shutdown(&self) {
         if self.moved {
             // The base takes processes back only once it hands nothing down any more.
+            let all = if self.cpu { "-memory -pids -cpu" } else { "-memory -pids" };
             for folder in [&self.folder, &self.base] {
-                let _ = fs::write(folder.join("cgroup.subtree_control"), "-memory -pids");
+                let _ = fs::write(folder.join("cgroup.subtree_control"), all);
             }
             // The writer itself: the server, or what cleans up behind it.
             let _ = fs::write(self.base.join("cgroup.procs"), "0");
@@ -155,7 +178,9 @@ mod tests {
         let v2 = V2::open(base.path(), SERVER).expect("writable");
         assert!(v2.has_memory() && v2.pids && !v2.moved, "nothing was in the way, so the server stays");
         let folder = base.path().join("repltool-77");
-        assert_eq!(read(folder.join("cgroup.subtree_control")), "+pids");
+        assert_eq!(read(folder.join("cgroup.subtree_control")), "+cpu");
+        assert!(v2.has_shares());
+        assert_eq!(read(folder.join("cpu.weight")), (100 * super::super::processors()).to_string());
         let group = v2.create("s1", &LIMITS).expect("made");
         let place = folder.join("s1");
         let written =
@@ -168,6 +193,18 @@ mod tests {
         assert!(group.attach(0).is_err(), "zero would move the server");
         assert!(group.kill());
         assert_eq!(read(place.join("cgroup.kill")), "1");
+    }
+
+    #[test]
+    fn a_server_among_its_sandboxes_outweighs_them() {
+        let base = base("memory pids cpu");
+        let mut v2 = V2::open(base.path(), SERVER).expect("writable");
+        v2.enter_leaf().expect("moved");
+        v2.weigh(4);
+        assert_eq!(read(base.path().join("repltool-77/_server/cpu.weight")), "10000");
+        // A sandbox keeps the weight that it is made with, which is the same for all.
+        v2.create("s1", &LIMITS).expect("made");
+        assert!(!base.path().join("repltool-77/s1/cpu.weight").exists());
     }
 
     #[test]

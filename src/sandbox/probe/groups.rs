@@ -3,7 +3,7 @@
 use super::{
     super::cgroup::{Group, Host, Limits},
     Layer, layer,
-    names::{CGROUP_KILL, MEMORY_CGROUP, PIDS_CGROUP},
+    names::{CGROUP_KILL, CPU_CGROUP, MEMORY_CGROUP, PIDS_CGROUP},
     sys,
     trial::{Child, DEADLINE, Trial, reap_quick, step},
 };
@@ -14,7 +14,7 @@ const LIMITS: Limits = Limits { memory_bytes: 32 << 20, max_processes: 1 };
 pub(super) fn cgroups() -> Vec<Layer> {
     let host = Host::discover();
     let found = in_a_group(&host).unwrap_or_else(|reason| {
-        [MEMORY_CGROUP, PIDS_CGROUP, CGROUP_KILL].map(|name| layer(name, Err(reason.clone()))).into()
+        [MEMORY_CGROUP, PIDS_CGROUP, CPU_CGROUP, CGROUP_KILL].map(|name| layer(name, Err(reason.clone()))).into()
     });
     host.shutdown();
     found
@@ -31,6 +31,9 @@ fn in_a_group(host: &Host) -> Result<Vec<Layer>, String> {
     trial.go();
     let mut found = trial.first();
     found.push(layer(MEMORY_CGROUP, memory(host, &group)));
+    // The child was moved into this hierarchy too, or `attach` would have failed.
+    let shares = if host.has_shares() { Ok("equal shares".to_owned()) } else { Err(not_delegated("cpu")) };
+    found.push(layer(CPU_CGROUP, shares));
     let thrown = group.kill();
     let killed = trial.finish(DEADLINE).1 == Some(libc::SIGKILL);
     let kill = match (thrown, killed) {
@@ -47,8 +50,12 @@ fn memory(host: &Host, group: &Group) -> Result<String, String> {
         (Host::V1(_), true, Some(_)) => Ok("cgroup v1".to_owned()),
         (Host::V2(_), true, Some(_)) => Ok("cgroup v2".to_owned()),
         (_, true, _) => Err("the limit was accepted, but nothing is counted".to_owned()),
-        (_, false, _) => Err("the memory controller is not delegated to this cgroup".to_owned()),
+        (_, false, _) => Err(not_delegated("memory")),
     }
+}
+
+fn not_delegated(controller: &str) -> String {
+    format!("the {controller} controller is not delegated to this cgroup")
 }
 
 fn fork_once(child: &Child) {

@@ -113,7 +113,7 @@ fn an_ordinary_user_gets_the_same_walls_but_one_uid_and_no_cgroups() {
     eprintln!("{report:#?}");
     assert_complete(&report);
     assert_eq!(report.tier, Tier::B);
-    for name in [names::SESSION_UIDS, names::MEMORY_CGROUP, names::PIDS_CGROUP, names::CGROUP_KILL] {
+    for name in [names::SESSION_UIDS, names::MEMORY_CGROUP, names::PIDS_CGROUP, names::CPU_CGROUP, names::CGROUP_KILL] {
         assert!(!report.is_active(name), "{name}");
     }
 }
