@@ -11,6 +11,7 @@ pub mod control;
 pub mod files;
 pub mod javascript;
 mod meters;
+mod news;
 mod pipes;
 pub mod python;
 
@@ -198,12 +199,15 @@ impl Kernel {
     /// for ever.
     pub async fn next(&mut self, output: bool) -> KernelEvent {
         loop {
+            // First, so that a driver that never stops talking hides no limit that has struck.
+            if let Ok(news) = self.news.try_recv() {
+                return self.learn(news);
+            }
             match self.decoder.take() {
                 Ok(Some(message)) => return KernelEvent::Driver(message),
                 Ok(None) => {}
                 Err(error) => {
-                    self.decoder = Decoder::default();
-                    self.control_open = false;
+                    self.give_up_driver();
                     return KernelEvent::DriverFault(error);
                 }
             }
@@ -236,14 +240,7 @@ impl Kernel {
                     },
                     Err(_) => self.init_open = false,
                 },
-                Some(news) = self.news.recv() => match news {
-                    News::Limit(limit) => return KernelEvent::Limit(limit),
-                    News::Measured(measured) => {
-                        self.meters.take(measured.into());
-                        return KernelEvent::Measured;
-                    }
-                    News::Refused(refused) => return KernelEvent::Refused(refused),
-                },
+                Some(news) = self.news.recv() => return self.learn(news),
                 exited = exit => {
                     self.exit = None;
                     self.read_what_is_left();

@@ -134,6 +134,9 @@ mod shutdown;
 /// Attempts to get out of a sandbox, each with its refusal.
 mod escape;
 
+/// What a program says in the name of its driver costs its own interpreter at worst.
+mod forgeries;
+
 /// Sessions do not see each other or the server, and the gateway does not see the host.
 mod isolation;
 
