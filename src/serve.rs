@@ -138,8 +138,8 @@ fn program(language: Language, interpreter: Interpreter) -> Program {
         Language::Javascript => (sandbox::Interrupt::Byte, javascript::FILES),
         Language::Bash | Language::Shell => (sandbox::Interrupt::Group, bash::FILES),
     };
-    let Interpreter { argv, binds, version, .. } = interpreter;
-    Program { language, version, argv, interrupt, memory_argument, memory_rlimit, files: files.to_vec(), binds }
+    let Interpreter { argv, binds, own, version, .. } = interpreter;
+    Program { language, version, argv, interrupt, memory_argument, memory_rlimit, files: files.to_vec(), binds, own }
 }
 
 fn warn_of_no_effect(config: &Config) {

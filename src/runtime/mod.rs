@@ -45,6 +45,8 @@ pub struct Interpreter {
     pub argv: Vec<std::ffi::CString>,
     /// Host trees that it needs beside `/usr`.
     pub binds: Vec<std::path::PathBuf>,
+    /// Its own library.
+    pub own: Vec<std::path::PathBuf>,
 }
 
 /// How long an interpreter may take to boot, on a busy machine.

@@ -24,11 +24,11 @@ use rustix::thread::{
 
 use super::error::{At, Failure, Step};
 use super::init::{self, Held, stdin};
-use super::policy::Network;
+use super::policy::{self, Network};
 use super::root::Parts;
 use super::spawn::{Theirs, note};
 use super::sys::{self, Forked};
-use super::{Identity, Interrupt, Request, payload};
+use super::{Identity, Interrupt, Limits, Request, payload};
 
 /// Uid and gid of the program, inside.
 pub(super) const PAYLOAD_ID: u32 = 1000;
@@ -45,8 +45,10 @@ const NAMESPACES: libc::c_int = libc::CLONE_NEWUSER
 /// All that a child needs, made before the fork.
 pub(super) struct Entry<'a> {
     pub(super) request: &'a Request<'a>,
+    /// Those of the request, as far as the level grants them.
+    pub(super) limits: Limits,
     pub(super) filter: &'a [libc::sock_filter],
-    pub(super) network: Network,
+    pub(super) policy: &'static policy::Level,
     pub(super) landlock: ABI,
     /// A cgroup holds memory to its limit.
     pub(super) memory_is_counted: bool,
@@ -93,7 +95,7 @@ fn become_init(entry: &Entry<'_>) -> Result<Infallible, Failure> {
     sys::unshare(UnshareFlags::NEWCGROUP).at(Step::CgroupNamespace)?;
     nix::unistd::sethostname("sandbox").at(Step::Hostname)?;
     sys::set_domain_name("(none)").at(Step::Hostname)?;
-    if entry.network == Network::Loopback {
+    if entry.policy.network == Network::Loopback {
         sys::raise_loopback().at(Step::Loopback)?;
     }
     if let Some(proc) = &inside.proc {

@@ -31,6 +31,8 @@ mod error;
 mod init;
 pub mod init_link;
 pub mod janitor;
+mod library;
+pub mod notify;
 mod payload;
 mod plan;
 mod policy;
@@ -57,8 +59,13 @@ pub use spawn::{enter_outer_namespace, spawn};
 pub struct Request<'a> {
     /// Names the cgroups; unique among the living sandboxes of this server. `[A-Za-z0-9-]`, 1 to 64 characters.
     pub name: &'a str,
-    /// The level. `Strict` is refused.
+    /// The level.
     pub mode: SandboxMode,
+    /// What kind of program it is.
+    pub kind: Kind,
+    /// Directories and files, libraries apart, that are the program's own: all that it sees of the host at a level that
+    /// shows it nothing else. Absolute.
+    pub own: &'a [PathBuf],
     /// Whose processes they are, seen from the host.
     pub identity: Identity,
     /// The session's working directory; it becomes `/workspace`.
@@ -77,6 +84,18 @@ pub struct Request<'a> {
     pub interrupt: Interrupt,
     /// What its processes may use.
     pub limits: Limits,
+}
+
+/// What kind of program is started: the levels give a shell other things than an interpreter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Runs code of its own language, and needs no other program for that.
+    Interpreter,
+    /// Runs programs.
+    Shell {
+        /// Whether it has the basic utilities in `standard`.
+        utilities: bool,
+    },
 }
 
 /// How a program is interrupted, so that it keeps its state.
@@ -160,6 +179,9 @@ pub struct Sandbox {
     pub control: OwnedFd,
     /// The caller's end of init's packet socket ([`init_link`]); non-blocking.
     pub init: OwnedFd,
+    /// Where Linux asks about calls that are reported ([`notify`]), for who answers to take: without an answer the caller
+    /// waits. `None` before the program runs, and once it was taken.
+    pub listener: Option<notify::Listener>,
     /// Whether `/proc` could be mounted inside.
     pub has_proc: bool,
     group: Option<cgroup::Group>,

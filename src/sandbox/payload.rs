@@ -3,7 +3,9 @@
 
 use std::convert::Infallible;
 use std::error::Error;
-use std::io;
+use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::Path;
 
 use landlock::{
@@ -11,7 +13,7 @@ use landlock::{
     RulesetAttr as _, RulesetCreatedAttr as _, RulesetStatus, Scope,
 };
 use nix::sys::signal::SigSet;
-use rustix::net::{SendFlags, send};
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::CapabilitySet;
 
@@ -26,18 +28,29 @@ pub(super) fn run(entry: &Entry<'_>, ends: &Ends) -> Result<Infallible, Failure>
     let request = entry.request;
     enter::arrange_stdio(entry.wires, ends).at(Step::Stdio)?;
     rustix::process::setsid().at(Step::NewSession)?;
-    set_limits(&request.limits, entry).at(Step::Rlimits)?;
+    set_limits(&entry.limits, entry).at(Step::Rlimits)?;
     enter::take_identity(request.identity, enter::PAYLOAD_ID).at(Step::PayloadIdentity)?;
     enter::keep_capabilities(CapabilitySet::empty()).at(Step::Capabilities)?;
     // From here on, files are made and found with the program's own rights: the workspace may hold links of its making.
-    enter_workspace(request.cwd).at(Step::Cwd)?;
+    enter_workspace(request.cwd, entry.policy.files).at(Step::Cwd)?;
     restrict_paths(entry).map_err(|error| cause(&*error)).at(Step::Landlock)?;
     let program = request.argv.first().ok_or(Failure { step: Step::Exec, errno: libc::EINVAL })?;
-    send(&entry.wires.sync, &[note::EXEC], SendFlags::NOSIGNAL).at(Step::Exec)?;
     sys::default_signals();
     SigSet::empty().thread_set_mask().at(Step::Exec)?;
-    sys::load_filter(entry.filter).at(Step::Seccomp)?;
+    let listener = sys::load_filter_with_listener(entry.filter).at(Step::Seccomp)?;
+    hand_over(entry, &listener).at(Step::Seccomp)?;
+    drop(listener);
     nix::unistd::execve(program, request.argv, request.environment).at(Step::Exec)
+}
+
+/// Gives the supervisor the descriptor on which Linux asks about this process from now on.
+fn hand_over(entry: &Entry<'_>, listener: &OwnedFd) -> io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    let fds = [listener.as_fd()];
+    ancillary.push(SendAncillaryMessage::ScmRights(&fds));
+    sendmsg(&entry.wires.sync, &[IoSlice::new(&[note::EXEC])], &mut ancillary, SendFlags::NOSIGNAL)?;
+    Ok(())
 }
 
 fn set_limits(limits: &Limits, entry: &Entry<'_>) -> io::Result<()> {
@@ -69,7 +82,7 @@ fn set_limits(limits: &Limits, entry: &Entry<'_>) -> io::Result<()> {
 fn process_rlimit(entry: &Entry<'_>) -> u64 {
     // For processes of the program's uid that it did not start: init, where it has the same, and its helpers.
     const BESIDE: u64 = 64;
-    let processes = u64::from(entry.request.limits.max_processes);
+    let processes = u64::from(entry.limits.max_processes);
     if entry.processes_are_counted {
         return processes + BESIDE;
     }
@@ -83,7 +96,10 @@ fn limit(resource: Resource, soft: u64, hard: u64) -> io::Result<()> {
     Ok(setrlimit(resource, Rlimit { current: Some(soft.min(hard)), maximum: Some(hard) })?)
 }
 
-fn enter_workspace(cwd: &str) -> io::Result<()> {
+fn enter_workspace(cwd: &str, has_files: bool) -> io::Result<()> {
+    if !has_files {
+        return std::env::set_current_dir("/");
+    }
     if !cwd.is_empty() {
         let path = Path::new(policy::WORKSPACE).join(cwd);
         std::fs::create_dir_all(&path)?;
@@ -98,7 +114,7 @@ fn restrict_paths(entry: &Entry<'_>) -> Result<(), Box<dyn Error>> {
     let abi = entry.landlock;
     let mut rules =
         Ruleset::default().set_compatibility(CompatLevel::HardRequirement).handle_access(AccessFs::from_all(abi))?;
-    if abi >= ABI::V4 && entry.network == Network::None {
+    if abi >= ABI::V4 && entry.policy.network == Network::None {
         rules = rules.handle_access(AccessNet::from_all(abi))?;
     }
     if abi >= ABI::V6 {
@@ -106,7 +122,8 @@ fn restrict_paths(entry: &Entry<'_>) -> Result<(), Box<dyn Error>> {
     }
     let mut rules = rules.create()?;
     let binds = entry.request.binds.iter().map(|path| (path.as_path(), Access::Run));
-    let paths = policy::PATHS.iter().map(|(path, access, _)| (Path::new(*path), *access));
+    let with_files = policy::PATHS_WITH_FILES.iter().filter(|_| entry.policy.files);
+    let paths = policy::PATHS.iter().chain(with_files).map(|(path, access, _)| (Path::new(*path), *access));
     for (path, access) in paths.chain(binds).filter(|(path, _)| path.exists()) {
         rules = rules.add_rule(PathBeneath::new(PathFd::new(path)?, rights(access, abi)))?;
     }

@@ -5,6 +5,7 @@ mod tests;
 
 use std::io::{self, Read as _, Seek as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use landlock::ABI;
 use libseccomp::error::SeccompError;
@@ -12,8 +13,10 @@ use libseccomp::{ScmpAction, ScmpArgCompare, ScmpCompareOp, ScmpFilterContext, S
 use repltool_protocol::rest::SandboxMode;
 
 use super::cgroup::Host;
-use super::policy::{self, Answer, Network, When};
-use super::sys;
+use super::library::Library;
+use super::notify::Reported;
+use super::policy::{self, Answer, Exec, Network, When, names};
+use super::{Kind, sys};
 
 /// Everything about sandboxes that is decided once, at start.
 #[derive(Debug)]
@@ -21,8 +24,8 @@ pub struct Plan {
     pub(super) host: Host,
     pub(super) landlock: ABI,
     pub(super) system: Vec<System>,
-    standard: Level,
-    relaxed: Level,
+    pub(super) library: Library,
+    levels: Vec<Level>,
 }
 
 /// Why no plan could be made.
@@ -42,8 +45,10 @@ pub enum PlanError {
 /// A level, ready for use.
 #[derive(Debug)]
 pub(super) struct Level {
+    pub(super) policy: &'static policy::Level,
     pub(super) filter: Vec<libc::sock_filter>,
-    pub(super) network: Network,
+    /// The calls that are reported.
+    pub(super) reported: Arc<Reported>,
 }
 
 /// A part of the operating system that is shown inside.
@@ -77,18 +82,9 @@ impl Plan {
             return Err(PlanError::NoLandlock);
         }
         let has_memory = host.has_memory();
-        let level = |mode| {
-            // Both modes below have a level; a mode without one is refused in `level`.
-            let rules = policy::level(mode).expect("standard and relaxed have a level");
-            Ok::<_, PlanError>(Level { filter: compile(rules, has_memory)?, network: rules.network })
-        };
-        Ok(Self {
-            landlock,
-            system: system_of_host(),
-            standard: level(SandboxMode::Standard)?,
-            relaxed: level(SandboxMode::Relaxed)?,
-            host,
-        })
+        let levels =
+            policy::ALL.into_iter().map(|level| Level::compile(level, has_memory)).collect::<Result<_, _>>()?;
+        Ok(Self { landlock, system: system_of_host(), library: Library::default(), levels, host })
     }
 
     /// Whether memory of a sandbox is held to its limit as a whole. If not, it is each process by itself.
@@ -101,13 +97,19 @@ impl Plan {
         self.host.shutdown();
     }
 
-    /// The level of a mode; `None` if there is none.
-    pub(super) fn level(&self, mode: SandboxMode) -> Option<&Level> {
-        match mode {
-            SandboxMode::Strict => None,
-            SandboxMode::Standard => Some(&self.standard),
-            SandboxMode::Relaxed => Some(&self.relaxed),
-        }
+    /// The level of a mode for a kind of program.
+    pub(super) fn level(&self, mode: SandboxMode, kind: Kind) -> &Level {
+        let wanted = policy::level(mode, kind);
+        let level = self.levels.iter().find(|level| std::ptr::eq(level.policy, wanted));
+        level.expect("every level of the policy is compiled")
+    }
+}
+
+impl Level {
+    fn compile(policy: &'static policy::Level, has_memory: bool) -> Result<Self, PlanError> {
+        let rules = rules(policy, has_memory);
+        let reported = Arc::new(Reported::of(&rules)?);
+        Ok(Self { policy, filter: compile(&rules)?, reported })
     }
 }
 
@@ -128,15 +130,16 @@ struct Rule {
     answer: Answer,
 }
 
-/// Compiles the filter of a level: a search tree, ENOSYS for what no rule matches, death for a foreign architecture.
-fn compile(level: &policy::Level, has_memory: bool) -> Result<Vec<libc::sock_filter>, PlanError> {
+/// Compiles a filter: a search tree, ENOSYS for what no rule matches, death for a foreign architecture.
+fn compile(rules: &[Rule]) -> Result<Vec<libc::sock_filter>, PlanError> {
     let mut filter = ScmpFilterContext::new(ScmpAction::Errno(UNKNOWN))?;
     filter.set_act_badarch(ScmpAction::KillProcess)?;
     filter.set_ctl_optimize(2)?;
-    for rule in rules(level, has_memory) {
+    for rule in rules {
         let action = match rule.answer {
             Answer::Allow => ScmpAction::Allow,
             Answer::Refuse(errno) => ScmpAction::Errno(errno),
+            Answer::Report(..) => ScmpAction::Notify,
         };
         let comparisons: Vec<ScmpArgCompare> = rule.when.iter().map(|when| compare(*when)).collect();
         filter.add_rule_conditional(action, number(rule.call)?, &comparisons)?;
@@ -155,10 +158,23 @@ fn rules(level: &policy::Level, has_memory: bool) -> Vec<Rule> {
     for call in policy::ALLOWED.iter().chain(shared_memory).flat_map(policy::Group::calls) {
         add(call, &[], Answer::Allow);
     }
-    for call in policy::REFUSED.iter().flat_map(policy::Group::calls) {
+    for call in policy::IDLE.iter().flat_map(policy::Group::calls) {
         add(call, &[], Answer::Refuse(libc::EPERM));
     }
-    for rule in policy::RULES {
+    for (rule, group) in policy::REFUSED {
+        group.calls().for_each(|call| add(call, &[], Answer::Report(rule, libc::EPERM)));
+    }
+    let exec = match level.exec {
+        Exec::Shown => Answer::Allow,
+        Exec::Once => Answer::Report(names::EXEC, libc::EACCES),
+    };
+    policy::EXEC.calls().for_each(|call| add(call, &[], exec));
+    let (fork, clone) = match level.forks {
+        true => (Answer::Allow, policy::CLONE),
+        false => (Answer::Report(names::PROCESS, libc::EACCES), policy::CLONE_THREADS),
+    };
+    policy::FORK.calls().for_each(|call| add(call, &[], fork));
+    for rule in clone.iter().chain(policy::RULES) {
         add(rule.call, rule.when, rule.answer);
     }
     for (request, _) in policy::IOCTLS {
@@ -185,12 +201,26 @@ fn add_sockets(level: &policy::Level, add: &mut impl FnMut(&'static str, &[When]
     }
     let is_allowed = |family| level.families.iter().any(|(allowed, _)| *allowed == family);
     for family in policy::REFUSED_FAMILIES.iter().filter(|family| !is_allowed(**family)) {
-        add("socket", &[When::Is(0, family.cast_unsigned())], Answer::Refuse(libc::EACCES));
+        let answer = Answer::Report(names::NETWORK, libc::EACCES);
+        add("socket", &[When::Is(0, family.cast_unsigned())], answer);
     }
+    add("socket", &[When::Is(0, policy::QUIET_FAMILY.cast_unsigned())], Answer::Refuse(libc::EACCES));
     if level.network == Network::Loopback {
         for (socket_level, _) in policy::SOCKET_LEVELS {
             add("setsockopt", &[When::Is(1, socket_level.cast_unsigned())], Answer::Allow);
         }
+    }
+}
+
+impl Reported {
+    fn of(rules: &[Rule]) -> Result<Self, SeccompError> {
+        let mut reported = Self::default();
+        for rule in rules {
+            if let Answer::Report(name, errno) = rule.answer {
+                reported.add(number(rule.call)?.as_raw_syscall(), rule.call, &rule.when, name, errno);
+            }
+        }
+        Ok(reported)
     }
 }
 

@@ -3,50 +3,17 @@
 //! Only data: `plan` compiles the calls into a filter, `root` and `payload` apply the paths.
 
 mod calls;
+mod levels;
+mod utilities;
 
 use libc::{c_int, c_ulong};
-use repltool_protocol::rest::SandboxMode;
 
-pub(super) use calls::{ALLOWED, Group, NEWER, REFUSED, SHARED_MEMORY};
-
-/// What a level gives.
-pub(super) struct Level {
-    /// What network there is.
-    pub(super) network: Network,
-    /// Address families of `socket`, beside AF_UNIX.
-    pub(super) families: &'static [(c_int, Why)],
-}
+pub(super) use calls::{ALLOWED, EXEC, FORK, Group, IDLE, NEWER, REFUSED, SHARED_MEMORY};
+pub(super) use levels::{ALL, Exec, Level, Network, System, level};
+pub(super) use utilities::{DATA, PLACES, UTILITIES};
 
 /// Why something is there.
 pub(super) type Why = &'static str;
-
-/// The network of a level. Each sandbox has its own network namespace, so nothing is shared with anybody.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Network {
-    /// Not even loopback.
-    None,
-    /// Loopback inside the sandbox.
-    Loopback,
-}
-
-/// The level of a mode; `None` for a mode that this version cannot give.
-pub(super) fn level(mode: SandboxMode) -> Option<&'static Level> {
-    match mode {
-        SandboxMode::Strict => None,
-        SandboxMode::Standard => Some(&STANDARD),
-        SandboxMode::Relaxed => Some(&RELAXED),
-    }
-}
-
-static STANDARD: Level = Level { network: Network::None, families: &[] };
-
-static RELAXED: Level = Level {
-    network: Network::Loopback,
-    families: &[
-        (libc::AF_INET, "servers and clients on the sandbox's own loopback"),
-        (libc::AF_INET6, "the same on ::1"),
-    ],
-};
 
 /// What Landlock lets a program do below a directory.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -63,18 +30,22 @@ pub(super) enum Access {
     Write,
 }
 
-/// Landlock rules. Directories that do not exist in a sandbox are skipped.
+/// Landlock rules, for every level. Directories that do not exist in a sandbox are skipped.
 pub(super) const PATHS: &[(&str, Access, Why)] = &[
-    ("/", Access::List, "`ls /` works; all below it is either ours or allowed by its own line"),
-    ("/usr", Access::Run, "interpreters, libraries, programs"),
+    ("/usr", Access::Run, "interpreters, libraries, programs: what the level shows of them"),
     ("/bin", Access::Run, "where the host has no merged /usr"),
     ("/sbin", Access::Run, "where the host has no merged /usr"),
     ("/lib", Access::Run, "where the host has no merged /usr"),
     ("/lib64", Access::Run, "where the host has no merged /usr"),
-    ("/etc", Access::Read, "our own small /etc"),
     ("/run", Access::Read, "our drivers"),
-    ("/proc", Access::Read, "the program's own processes; the mount is read-only"),
     ("/dev", Access::Device, "the five devices that are no hardware"),
+];
+
+/// Landlock rules for levels with files.
+pub(super) const PATHS_WITH_FILES: &[(&str, Access, Why)] = &[
+    ("/", Access::List, "`ls /` works; all below it is either ours or allowed by its own line"),
+    ("/etc", Access::Read, "our own small /etc"),
+    ("/proc", Access::Read, "the program's own processes; the mount is read-only"),
     ("/dev/shm", Access::Write, "POSIX semaphores and shared memory: multiprocessing"),
     ("/tmp", Access::Write, "private scratch space"),
     (WORKSPACE, Access::Write, "the working directory"),
@@ -137,7 +108,7 @@ pub(super) const DEVICES: &[(&str, Why)] = &[
 
 /// When a call matches: every condition on its arguments, of which only the low 32 bits count unless told otherwise,
 /// because Linux takes an `int` from a register whose upper half nobody promised to clear.
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy)]
 pub(super) enum When {
     /// Argument `.0` has the value `.1`.
     Is(u32, u32),
@@ -149,13 +120,28 @@ pub(super) enum When {
     NotNull(u32),
 }
 
+impl When {
+    /// Whether arguments are so.
+    pub(super) fn holds(self, arguments: [u64; 6]) -> bool {
+        let argument = |index: u32| arguments[index as usize];
+        match self {
+            Self::Is(index, value) => argument(index) & u64::from(u32::MAX) == u64::from(value),
+            Self::Bits(index, mask, value) => argument(index) & mask == value,
+            Self::Null(index) => argument(index) == 0,
+            Self::NotNull(index) => argument(index) != 0,
+        }
+    }
+}
+
 /// What is answered to a call.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Answer {
     /// It is done.
     Allow,
-    /// It fails with this errno.
+    /// It fails with this errno, and nobody is told: honest programs try it.
     Refuse(c_int),
+    /// It fails with this errno, and is reported as a violation of this rule.
+    Report(&'static str, c_int),
 }
 
 /// A rule on the arguments of a call.
@@ -175,34 +161,80 @@ const fn refuse(call: &'static str, when: &'static [When], errno: c_int, why: Wh
     Rule { call, when, answer: Answer::Refuse(errno), why }
 }
 
+const fn report(call: &'static str, when: &'static [When], rule: &'static str, why: Why) -> Rule {
+    Rule { call, when, answer: Answer::Report(rule, libc::EPERM), why }
+}
+
+/// Rules that a report names.
+pub(super) mod names {
+    /// Executing a program.
+    pub(in crate::sandbox) const EXEC: &str = "exec";
+    /// Starting a process where there may be threads only.
+    pub(in crate::sandbox) const PROCESS: &str = "process";
+    /// A socket of a family that the level does not have.
+    pub(in crate::sandbox) const NETWORK: &str = "network";
+    /// Leaving a namespace, or making one.
+    pub(in crate::sandbox) const NAMESPACE: &str = "namespace";
+    /// Changing mounts or the root.
+    pub(in crate::sandbox) const MOUNT: &str = "mount";
+    /// Looking into other processes.
+    pub(in crate::sandbox) const TRACE: &str = "trace";
+    /// Large parts of Linux with a history of holes.
+    pub(in crate::sandbox) const KERNEL: &str = "kernel";
+    /// Becoming somebody else.
+    pub(in crate::sandbox) const IDENTITY: &str = "identity";
+    /// Settings of the machine.
+    pub(in crate::sandbox) const MACHINE: &str = "machine";
+    /// Opening files by handle, past every path.
+    pub(in crate::sandbox) const HANDLE: &str = "handle";
+    /// Making devices, or typing into a terminal.
+    pub(in crate::sandbox) const DEVICE: &str = "device";
+}
+
 /// Flags of `clone` that make namespaces; the last one shares its bit with the exit signal, where no signal reaches.
 pub(super) const NAMESPACE_FLAGS: u64 = 0x7e02_0080;
 
 const FILE_TYPE: u64 = libc::S_IFMT as u64;
 
+/// The flag of `clone` that makes a thread.
+const THREAD: u64 = 0x0001_0000;
+
+/// Rules on `clone` where there may be more processes.
+pub(super) const CLONE: &[Rule] = &[allow("clone", &[When::Bits(0, NAMESPACE_FLAGS, 0)], "threads and fork")];
+
+/// Rules on `clone` where there may be threads only.
+pub(super) const CLONE_THREADS: &[Rule] = &[
+    allow("clone", &[When::Bits(0, NAMESPACE_FLAGS | THREAD, THREAD)], "threads"),
+    Rule {
+        call: "clone",
+        when: &[When::Bits(0, NAMESPACE_FLAGS | THREAD, 0)],
+        answer: Answer::Report(names::PROCESS, libc::EACCES),
+        why: "no processes at this level",
+    },
+];
+
 /// Rules on arguments, for every level. What none matches fails with ENOSYS.
 pub(super) const RULES: &[Rule] = &[
-    allow("clone", &[When::Bits(0, NAMESPACE_FLAGS, 0)], "threads and fork"),
-    refuse("clone", &[When::Bits(0, 0x0000_0080, 0x0000_0080)], libc::EPERM, "time namespace"),
-    refuse("clone", &[When::Bits(0, 0x0002_0000, 0x0002_0000)], libc::EPERM, "mount namespace"),
-    refuse("clone", &[When::Bits(0, 0x0200_0000, 0x0200_0000)], libc::EPERM, "cgroup namespace"),
-    refuse("clone", &[When::Bits(0, 0x0400_0000, 0x0400_0000)], libc::EPERM, "uts namespace"),
-    refuse("clone", &[When::Bits(0, 0x0800_0000, 0x0800_0000)], libc::EPERM, "ipc namespace"),
-    refuse("clone", &[When::Bits(0, 0x1000_0000, 0x1000_0000)], libc::EPERM, "user namespace: all capabilities in it"),
-    refuse("clone", &[When::Bits(0, 0x2000_0000, 0x2000_0000)], libc::EPERM, "pid namespace"),
-    refuse("clone", &[When::Bits(0, 0x4000_0000, 0x4000_0000)], libc::EPERM, "network namespace"),
+    report("clone", &[When::Bits(0, 0x0000_0080, 0x0000_0080)], names::NAMESPACE, "time namespace"),
+    report("clone", &[When::Bits(0, 0x0002_0000, 0x0002_0000)], names::NAMESPACE, "mount namespace"),
+    report("clone", &[When::Bits(0, 0x0200_0000, 0x0200_0000)], names::NAMESPACE, "cgroup namespace"),
+    report("clone", &[When::Bits(0, 0x0400_0000, 0x0400_0000)], names::NAMESPACE, "uts namespace"),
+    report("clone", &[When::Bits(0, 0x0800_0000, 0x0800_0000)], names::NAMESPACE, "ipc namespace"),
+    report("clone", &[When::Bits(0, 0x1000_0000, 0x1000_0000)], names::NAMESPACE, "user namespace: all capabilities"),
+    report("clone", &[When::Bits(0, 0x2000_0000, 0x2000_0000)], names::NAMESPACE, "pid namespace"),
+    report("clone", &[When::Bits(0, 0x4000_0000, 0x4000_0000)], names::NAMESPACE, "network namespace"),
     allow("socket", &[When::Is(0, libc::AF_UNIX as u32)], "inside the sandbox only: its own namespaces bound it"),
     allow("socketpair", &[When::Is(0, libc::AF_UNIX as u32)], "asyncio, subprocess"),
     allow("mknod", &[When::Bits(1, FILE_TYPE, libc::S_IFIFO as u64)], "mkfifo"),
-    refuse("mknod", &[When::Bits(1, FILE_TYPE, libc::S_IFCHR as u64)], libc::EPERM, "devices"),
-    refuse("mknod", &[When::Bits(1, FILE_TYPE, libc::S_IFBLK as u64)], libc::EPERM, "devices"),
+    report("mknod", &[When::Bits(1, FILE_TYPE, libc::S_IFCHR as u64)], names::DEVICE, "devices"),
+    report("mknod", &[When::Bits(1, FILE_TYPE, libc::S_IFBLK as u64)], names::DEVICE, "devices"),
     allow("mknodat", &[When::Bits(2, FILE_TYPE, libc::S_IFIFO as u64)], "mkfifo"),
-    refuse("mknodat", &[When::Bits(2, FILE_TYPE, libc::S_IFCHR as u64)], libc::EPERM, "devices"),
-    refuse("mknodat", &[When::Bits(2, FILE_TYPE, libc::S_IFBLK as u64)], libc::EPERM, "devices"),
+    report("mknodat", &[When::Bits(2, FILE_TYPE, libc::S_IFCHR as u64)], names::DEVICE, "devices"),
+    report("mknodat", &[When::Bits(2, FILE_TYPE, libc::S_IFBLK as u64)], names::DEVICE, "devices"),
     allow("personality", &[When::Is(0, 0)], "plain Linux"),
     allow("personality", &[When::Is(0, u32::MAX)], "asks only"),
-    refuse("ioctl", &[When::Is(1, libc::TIOCSTI as u32)], libc::EPERM, "types into a terminal"),
-    refuse("ioctl", &[When::Is(1, libc::TIOCLINUX as u32)], libc::EPERM, "pastes into a console"),
+    report("ioctl", &[When::Is(1, libc::TIOCSTI as u32)], names::DEVICE, "types into a terminal"),
+    report("ioctl", &[When::Is(1, libc::TIOCLINUX as u32)], names::DEVICE, "pastes into a console"),
     // A core size of 1 keeps a host's crash handler from being run on a program's memory; 0 would not.
     refuse("setrlimit", &[When::Is(0, libc::RLIMIT_CORE)], libc::EPERM, "see above"),
     refuse("prlimit64", &[When::Is(1, libc::RLIMIT_CORE), When::NotNull(2)], libc::EPERM, "see above"),
@@ -291,13 +323,10 @@ pub(super) const SOCKET_OPTIONS: &[c_int] = &[
 pub(super) const SOCKET_LEVELS: &[(c_int, Why)] =
     &[(libc::IPPROTO_TCP, "TCP_NODELAY"), (libc::IPPROTO_IPV6, "IPV6_V6ONLY"), (libc::IPPROTO_IP, "IP_TOS")];
 
-/// Families of `socket` that are refused with EACCES, which says more than ENOSYS, unless a level allows them.
-pub(super) const REFUSED_FAMILIES: &[c_int] = &[
-    libc::AF_INET,
-    libc::AF_INET6,
-    libc::AF_NETLINK,
-    libc::AF_PACKET,
-    libc::AF_ALG,
-    libc::AF_VSOCK,
-    libc::AF_BLUETOOTH,
-];
+/// A family that is refused quietly: the C library asks by it which addresses there are, whoever resolves a name.
+pub(super) const QUIET_FAMILY: c_int = libc::AF_NETLINK;
+
+/// Families of `socket` that are refused with EACCES, which says more than ENOSYS, and reported, unless a level allows
+/// them.
+pub(super) const REFUSED_FAMILIES: &[c_int] =
+    &[libc::AF_INET, libc::AF_INET6, libc::AF_PACKET, libc::AF_ALG, libc::AF_VSOCK, libc::AF_BLUETOOTH];

@@ -3,9 +3,11 @@
 //! The supervisor clones the host's directories into detached mounts, because init, under the uid it has by then, may
 //! not be able to reach them. Init attaches them below a tmpfs, which becomes the root.
 
+use std::ffi::OsStr;
 use std::fs::Permissions;
 use std::io::{self, Write as _};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Component, Path, PathBuf};
 
@@ -17,6 +19,7 @@ use rustix::mount::{
 use rustix::process::{fchdir, pivot_root};
 
 use super::error::{At, Failure, SpawnError, Step};
+use super::library::Utilities;
 use super::plan::{Plan, System};
 use super::policy;
 use super::sys::mount_setattr;
@@ -33,7 +36,9 @@ pub(super) struct Parts<'a> {
     devices: Vec<Tree>,
     links: Vec<(PathBuf, PathBuf)>,
     files: Vec<(&'a str, &'a [u8])>,
+    /// Shown only at levels with files.
     workdir: OwnedFd,
+    has_files: bool,
     limits: Limits,
 }
 
@@ -53,34 +58,33 @@ struct Tree {
 
 impl<'a> Parts<'a> {
     /// Clones what the sandbox shows of the host. Runs in the supervisor.
-    pub(super) fn prepare(plan: &Plan, request: &Request<'a>) -> Result<Self, SpawnError> {
-        let mut trees = Vec::new();
+    pub(super) fn prepare(plan: &Plan, level: &policy::Level, request: &Request<'a>) -> Result<Self, SpawnError> {
         let mut links: Vec<_> =
             policy::LINKS.iter().map(|(name, target, _)| (PathBuf::from(name), PathBuf::from(target))).collect();
-        for part in &plan.system {
-            match part {
-                System::Tree(path) => trees.push(clone_tree(Path::new(path), QUIET | READ_ONLY)?),
-                System::Link { name, target } => links.push((PathBuf::from(name), target.clone())),
+        links.extend(plan.system.iter().filter_map(|part| match part {
+            System::Tree(_) => None,
+            System::Link { name, target } => Some((PathBuf::from(name), target.clone())),
+        }));
+        let mut trees = system_trees(plan, level, request)?;
+        if level.files {
+            for (path, _) in policy::ETC_OF_HOST.iter().filter(|(path, _)| Path::new(path).exists()) {
+                trees.push(clone_tree(Path::new(path), INERT | READ_ONLY)?);
             }
-        }
-        for (path, _) in policy::ETC_OF_HOST.iter().filter(|(path, _)| Path::new(path).exists()) {
-            trees.push(clone_tree(Path::new(path), INERT | READ_ONLY)?);
-        }
-        for path in request.binds {
-            trees.push(clone_tree(path, QUIET | READ_ONLY)?);
         }
         let mut devices = Vec::new();
         for (path, _) in policy::DEVICES {
             let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC | READ_ONLY;
             devices.push(clone_tree(Path::new(path), attributes)?);
         }
-        let own = policy::ETC_OF_OURS.iter().map(|(path, text, _)| (*path, text.as_bytes()));
+        let own = policy::ETC_OF_OURS.iter().filter(|_| level.files);
+        let own = own.map(|(path, text, _)| (*path, text.as_bytes()));
         Ok(Self {
             trees,
             devices,
             links,
             files: own.chain(request.files.iter().copied()).collect(),
             workdir: clone_workdir(request.workdir)?,
+            has_files: level.files,
             limits: request.limits,
         })
     }
@@ -93,10 +97,12 @@ impl<'a> Parts<'a> {
         self.fill(&root).at(Step::RootFiles)?;
         self.attach(&root, &self.trees).at(Step::Binds)?;
         self.mount_dev(&root).at(Step::Devices)?;
-        self.mount_writable(&root).at(Step::Writable)?;
-        attach_at(self.workdir.as_fd(), &root, policy::WORKSPACE).at(Step::Workdir)?;
+        if self.has_files {
+            self.mount_writable(&root).at(Step::Writable)?;
+            attach_at(self.workdir.as_fd(), &root, policy::WORKSPACE).at(Step::Workdir)?;
+        }
         // Linux allows both only as long as the host's own `/proc` can be seen.
-        let has_proc = mount_proc(&root).is_ok();
+        let has_proc = !self.has_files || mount_proc(&root).is_ok();
         let proc = proc_mount(&[], INERT).ok();
         change_root(&root).at(Step::PivotRoot)?;
         mount_setattr(root.as_fd(), INERT | READ_ONLY, false).at(Step::ReadOnlyRoot)?;
@@ -120,13 +126,17 @@ impl<'a> Parts<'a> {
     }
 
     fn fill(&self, root: &OwnedFd) -> io::Result<()> {
-        for directory in ["/usr", "/etc", "/run", "/dev", "/proc", "/tmp", policy::WORKSPACE] {
+        let with_files = ["/etc", "/proc", "/tmp", policy::WORKSPACE];
+        for directory in ["/usr", "/run", "/dev"].into_iter().chain(with_files.into_iter().filter(|_| self.has_files)) {
             make_dirs(root, Path::new(directory))?;
         }
         for (path, bytes) in &self.files {
             make_file(root, Path::new(path), bytes)?;
         }
         for (name, target) in self.links.iter().filter(|(name, _)| !name.starts_with("/dev")) {
+            if name.starts_with("/etc") && !self.has_files {
+                continue;
+            }
             symlinkat(target, root, below(name))?;
         }
         make_stdin(root)
@@ -163,6 +173,48 @@ impl<'a> Parts<'a> {
         }
         Ok(())
     }
+}
+
+/// The trees of the host that a level shows.
+fn system_trees(plan: &Plan, level: &policy::Level, request: &Request<'_>) -> Result<Vec<Tree>, SpawnError> {
+    let shown_at = QUIET | READ_ONLY;
+    let program = request.argv.first().ok_or(SpawnError::Request("there is no program"))?;
+    let program = Path::new(OsStr::from_bytes(program.as_bytes()));
+    let mut shown = match level.system {
+        policy::System::Host => {
+            let trees = plan.system.iter().filter_map(|part| match part {
+                System::Tree(path) => Some(Path::new(path)),
+                System::Link { .. } => None,
+            });
+            let binds = request.binds.iter().map(PathBuf::as_path);
+            return trees.chain(binds).map(|path| clone_tree(path, shown_at)).collect();
+        }
+        policy::System::Own | policy::System::Utilities => (*plan.library.own(program, request.own)?).clone(),
+    };
+    let mut trees = Vec::new();
+    if level.system == policy::System::Utilities {
+        match &*plan.library.utilities()? {
+            Utilities::Files(files) => shown.extend(files.clone()),
+            Utilities::Image { mount, directories } => {
+                // The shell itself is among them, with its libraries; what is not is shown beside them.
+                trees.extend(directories.iter().map(|name| image_tree(mount, name)).collect::<Result<Vec<_>, _>>()?);
+                shown.retain(|target, _| !directories.iter().any(|name| target.starts_with(Path::new("/").join(name))));
+            }
+        }
+    }
+    for (target, source) in &shown {
+        trees.push(Tree { target: target.clone(), ..clone_tree(source, shown_at)? });
+    }
+    Ok(trees)
+}
+
+/// A directory of the image of utilities.
+fn image_tree(image: &OwnedFd, name: &str) -> Result<Tree, SpawnError> {
+    let target = Path::new("/").join(name);
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+    let mount = open_tree(image, name, flags)
+        .map_err(|error| SpawnError::Tree { path: target.clone(), source: error.into() })?;
+    Ok(Tree { mount, target, is_dir: true })
 }
 
 /// Mounts made in another user namespace are cloned whole or not at all, hence always recursively.
@@ -223,12 +275,21 @@ fn make_dirs(root: &OwnedFd, path: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// A program of the host, copied.
+pub(super) fn make_program(root: &OwnedFd, path: &Path, bytes: &[u8]) -> io::Result<()> {
+    make_file_with(root, path, bytes, 0o555)
+}
+
 fn make_file(root: &OwnedFd, path: &Path, bytes: &[u8]) -> io::Result<()> {
+    make_file_with(root, path, bytes, 0o444)
+}
+
+fn make_file_with(root: &OwnedFd, path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
     make_dirs(root, path.parent().unwrap_or(Path::new("/")))?;
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mut file = std::fs::File::from(openat(root, below(path), flags, Mode::from_raw_mode(0o644))?);
     file.write_all(bytes)?;
-    file.set_permissions(Permissions::from_mode(0o444))
+    file.set_permissions(Permissions::from_mode(mode))
 }
 
 /// It belongs to init.

@@ -1,20 +1,25 @@
 //! The supervisor's side of a start: descriptors, cgroup, clone, uid map, and waiting until the program runs.
 
-use std::io;
+use std::io::{self, IoSliceMut};
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::path::{Component, Path};
+use std::sync::Arc;
 
 use nix::sys::signal::{SigSet, SigmaskHow};
-use repltool_protocol::rest::SandboxMode;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::mount::{MountPropagationFlags, mount_change};
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socketpair};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, SocketFlags, SocketType, recvmsg,
+    send, socketpair,
+};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::thread::UnshareFlags;
 
 use super::cgroup::{self, Group, Host};
 use super::enter::{self, Entry};
 use super::error::{Failure, SpawnError};
+use super::notify::{Listener, Next, Reported};
 use super::plan::Plan;
 use super::root::Parts;
 use super::{Identity, Limits, Request, Sandbox, sys};
@@ -26,7 +31,7 @@ const SILENCE_S: i64 = 10;
 pub(super) mod note {
     /// There is no `/proc` in this sandbox.
     pub(in crate::sandbox) const NO_PROC: u8 = b'p';
-    /// All is set up; the next thing is the program.
+    /// All is set up; the next thing is the program. With the descriptor on which Linux asks about its calls.
     pub(in crate::sandbox) const EXEC: u8 = b'x';
 }
 
@@ -37,16 +42,19 @@ pub(super) mod note {
 /// [`SpawnError`] tells the step. Nothing is left behind then.
 pub fn spawn(plan: &Plan, request: &Request<'_>) -> Result<Sandbox, SpawnError> {
     check(request)?;
-    let level = plan.level(request.mode).ok_or(SpawnError::Request("this level is not available"))?;
+    let level = plan.level(request.mode, request.kind);
     sys::must_be_single_threaded().map_err(|_| SpawnError::Threads)?;
 
     let (ours, theirs) = wires(request.identity).map_err(SpawnError::Descriptors)?;
-    let parts = Parts::prepare(plan, request)?;
-    let group = create_group(&plan.host, request.name, request.limits)?;
+    let parts = Parts::prepare(plan, level.policy, request)?;
+    let memory_bytes = request.limits.memory_bytes.min(level.policy.max_memory_bytes);
+    let limits = Limits { memory_bytes, ..request.limits };
+    let group = create_group(&plan.host, request.name, limits)?;
     let entry = Entry {
         request,
+        limits,
         filter: &level.filter,
-        network: level.network,
+        policy: level.policy,
         landlock: plan.landlock,
         memory_is_counted: plan.host.has_memory(),
         processes_are_counted: plan.host.has_processes(),
@@ -59,7 +67,8 @@ pub fn spawn(plan: &Plan, request: &Request<'_>) -> Result<Sandbox, SpawnError> 
 
     let Ours { sync, stdout, stderr, control, init } = ours;
     // From here on, dropping the sandbox undoes everything.
-    let mut sandbox = Sandbox { pid, pidfd, stdout, stderr, control, init, has_proc: true, group, exit: None };
+    let mut sandbox =
+        Sandbox { pid, pidfd, stdout, stderr, control, init, listener: None, has_proc: true, group, exit: None };
     if let Some(group) = &sandbox.group {
         group.attach(pid)?;
     }
@@ -67,7 +76,8 @@ pub fn spawn(plan: &Plan, request: &Request<'_>) -> Result<Sandbox, SpawnError> 
     // Where this fails, an exhausted host merely chooses its victims less well.
     let _ = std::fs::write(format!("/proc/{pid}/oom_score_adj"), "1000");
     send(&sync, b"g", SendFlags::NOSIGNAL).map_err(|_| SpawnError::Died)?;
-    sandbox.has_proc = wait_for_exec(&sync)?;
+    let (has_proc, listener) = wait_for_exec(&sync, &level.reported)?;
+    (sandbox.has_proc, sandbox.listener) = (has_proc, Some(listener));
     Ok(sandbox)
 }
 
@@ -107,9 +117,6 @@ pub(super) struct Theirs {
 
 fn check(request: &Request<'_>) -> Result<(), SpawnError> {
     let refuse = |why| Err(SpawnError::Request(why));
-    if request.mode == SandboxMode::Strict {
-        return refuse("this level is not available");
-    }
     if let Identity::Mapped { payload, init } = request.identity
         && (payload == 0 || init == 0 || payload == init)
     {
@@ -206,31 +213,67 @@ fn map_ids(pid: i32, identity: Identity) -> io::Result<()> {
     }
 }
 
-/// Waits until the child's last copy of the socket is closed, which exec does. Returns whether there is a `/proc`.
-fn wait_for_exec(sync: &OwnedFd) -> Result<bool, SpawnError> {
-    let (mut has_proc, mut executing) = (true, false);
-    let timeout = Timespec { tv_sec: SILENCE_S, tv_nsec: 0 };
+/// Waits until the child's last copy of the socket is closed, which exec does, and lets that exec pass where Linux asks
+/// about it. Returns whether there is a `/proc`, and where Linux asks from now on.
+fn wait_for_exec(sync: &OwnedFd, reported: &Arc<Reported>) -> Result<(bool, Listener), SpawnError> {
+    let mut has_proc = true;
+    let mut listener: Option<Listener> = None;
     loop {
-        match poll(&mut [PollFd::new(sync, PollFlags::IN)], Some(&timeout)) {
-            Ok(0) => return Err(SpawnError::Timeout),
-            Ok(_) => {}
-            Err(rustix::io::Errno::INTR) => continue,
-            Err(error) => return Err(SpawnError::Descriptors(error.into())),
+        wait_for_news(sync, listener.as_ref())?;
+        if let Some(listener) = &listener
+            && let Next::Call(call) = listener.next().map_err(SpawnError::Descriptors)?
+        {
+            listener.let_pass(&call).map_err(SpawnError::Descriptors)?;
         }
         let mut packet = [0; 8];
-        let length = match recv(sync, &mut packet, RecvFlags::DONTWAIT) {
-            Ok((length, _)) => length,
-            Err(rustix::io::Errno::CONNRESET) => 0,
+        let (length, fds) = match receive(sync, &mut packet) {
+            Ok(received) => received,
+            Err(rustix::io::Errno::AGAIN) => continue,
             Err(error) => return Err(SpawnError::Descriptors(error.into())),
         };
-        match packet.get(..length) {
-            Some([]) if executing => return Ok(has_proc),
-            Some([note::NO_PROC]) => has_proc = false,
-            Some([note::EXEC]) => executing = true,
-            Some(report) => return Err(Failure::decode(report).map_or(SpawnError::Died, SpawnError::inside)),
-            None => return Err(SpawnError::Died),
+        match (packet.get(..length), listener.take()) {
+            (Some([]), Some(listener)) => return Ok((has_proc, listener)),
+            (Some([note::NO_PROC]), _) => has_proc = false,
+            (Some([note::EXEC]), _) => {
+                let fd = fds.into_iter().next().ok_or(SpawnError::Died)?;
+                listener = Some(Listener::new(fd, reported.clone()));
+            }
+            (Some(report), _) => return Err(Failure::decode(report).map_or(SpawnError::Died, SpawnError::inside)),
+            (None, _) => return Err(SpawnError::Died),
         }
     }
+}
+
+/// Waits until the child says something or Linux asks something.
+fn wait_for_news(sync: &OwnedFd, listener: Option<&Listener>) -> Result<(), SpawnError> {
+    let timeout = Timespec { tv_sec: SILENCE_S, tv_nsec: 0 };
+    let mut watched = vec![PollFd::new(sync, PollFlags::IN)];
+    watched.extend(listener.map(|listener| PollFd::new(listener, PollFlags::IN)));
+    loop {
+        match poll(&mut watched, Some(&timeout)) {
+            Ok(0) => return Err(SpawnError::Timeout),
+            Ok(_) => return Ok(()),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(SpawnError::Descriptors(error.into())),
+        }
+    }
+}
+
+/// One packet, with the descriptors that came with it; none at the end.
+fn receive(sync: &OwnedFd, packet: &mut [u8]) -> rustix::io::Result<(usize, Vec<OwnedFd>)> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+    let length = match recvmsg(sync, &mut [IoSliceMut::new(packet)], &mut ancillary, flags) {
+        Ok(received) => received.bytes,
+        Err(rustix::io::Errno::CONNRESET) => 0,
+        Err(error) => return Err(error),
+    };
+    let fds = ancillary.drain().flat_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(fds) => fds.collect(),
+        _ => Vec::new(),
+    });
+    Ok((length, fds.collect()))
 }
 
 #[cfg(test)]

@@ -118,13 +118,65 @@ pub(super) fn default_signals() {
 
 /// Loads a system call filter for this thread, which must have no_new_privs.
 pub(super) fn load_filter(program: &[libc::sock_filter]) -> io::Result<()> {
+    seccomp(program, 0).map(drop)
+}
+
+/// As [`load_filter`], and gives the descriptor on which Linux asks about calls that the filter leaves to somebody else.
+pub(super) fn load_filter_with_listener(program: &[libc::sock_filter]) -> io::Result<OwnedFd> {
+    const WAIT_KILLABLE_RECV: libc::c_ulong = 1 << 5;
+    let flags = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER;
+    let fd = match seccomp(program, flags | WAIT_KILLABLE_RECV) {
+        // Before Linux 5.19 a signal that comes while a call is being judged has it made anew.
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => seccomp(program, flags)?,
+        outcome => outcome?,
+    };
+    // SAFETY: with this flag the call gives a fresh descriptor, which nobody else owns.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+fn seccomp(program: &[libc::sock_filter], flags: libc::c_ulong) -> io::Result<RawFd> {
     let program = libc::sock_fprog {
         len: u16::try_from(program.len()).map_err(|_| io::Error::from_raw_os_error(libc::E2BIG))?,
         filter: program.as_ptr().cast_mut(),
     };
     // SAFETY: `program` points to `len` instructions that outlive the call; Linux copies and checks them.
-    check(unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0, &raw const program) })
+    let result = unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, flags, &raw const program) };
+    check(result)?;
+    Ok(RawFd::try_from(result).unwrap_or(-1))
 }
+
+/// Takes the next notification of a listener; waits if there is none.
+///
+/// # Errors
+/// `ENOENT` if its caller was killed.
+pub(super) fn receive_notification(listener: BorrowedFd<'_>) -> io::Result<libc::seccomp_notif> {
+    // SAFETY: all-zero bytes are a valid `seccomp_notif`: a plain structure of integers. Linux demands zeros.
+    let mut notification: libc::seccomp_notif = unsafe { std::mem::zeroed() };
+    // SAFETY: Linux writes one `seccomp_notif` there, which outlives the call.
+    check(unsafe { libc::ioctl(listener.as_raw_fd(), NOTIF_RECV, &raw mut notification) }.into())?;
+    Ok(notification)
+}
+
+/// Answers a notification: the call gives `error`, a negative errno, or with `flags` goes on.
+///
+/// # Errors
+/// `ENOENT` if its caller was killed.
+pub(super) fn answer_notification(listener: BorrowedFd<'_>, id: u64, error: i32, flags: u32) -> io::Result<()> {
+    let mut response = libc::seccomp_notif_resp { id, val: 0, error, flags };
+    // SAFETY: Linux reads one `seccomp_notif_resp` there, which outlives the call.
+    check(unsafe { libc::ioctl(listener.as_raw_fd(), NOTIF_SEND, &raw mut response) }.into())
+}
+
+/// Whether the caller of a notification still waits for its answer.
+pub(super) fn notification_is_valid(listener: BorrowedFd<'_>, mut id: u64) -> bool {
+    // SAFETY: Linux reads one number there, which outlives the call.
+    unsafe { libc::ioctl(listener.as_raw_fd(), NOTIF_ID_VALID, &raw mut id) == 0 }
+}
+
+/// Requests of ioctl(2) to a listener, from linux/seccomp.h.
+const NOTIF_RECV: libc::Ioctl = 0xc050_2100_u32 as libc::Ioctl;
+const NOTIF_SEND: libc::Ioctl = 0xc018_2101_u32 as libc::Ioctl;
+const NOTIF_ID_VALID: libc::Ioctl = 0x4008_2102_u32 as libc::Ioctl;
 
 /// The Landlock version of this kernel; 0 if there is none.
 pub(super) fn landlock_version() -> i32 {

@@ -160,7 +160,7 @@ fn detach(mount: &OwnedFd) -> rustix::io::Result<()> {
     unmount(format!("/proc/self/fd/{}", mount.as_raw_fd()), UnmountFlags::DETACH)
 }
 
-fn clone_mount(mount: &OwnedFd) -> rustix::io::Result<OwnedFd> {
+pub(super) fn clone_mount(mount: &OwnedFd) -> rustix::io::Result<OwnedFd> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_EMPTY_PATH;
     open_tree(mount.as_fd(), "", flags)
 }
@@ -178,6 +178,15 @@ pub(super) struct Tmpfs {
 
 /// Makes a tmpfs in which nothing can be executed, no device opened and no set-uid bit honoured.
 pub(super) fn tmpfs(wanted: &Tmpfs) -> rustix::io::Result<OwnedFd> {
+    mount_tmpfs(wanted, MountAttrFlags::MOUNT_ATTR_NOEXEC)
+}
+
+/// As [`tmpfs`], for programs of the host.
+pub(super) fn executable_tmpfs(wanted: &Tmpfs) -> rustix::io::Result<OwnedFd> {
+    mount_tmpfs(wanted, MountAttrFlags::empty())
+}
+
+fn mount_tmpfs(wanted: &Tmpfs, attributes: MountAttrFlags) -> rustix::io::Result<OwnedFd> {
     let context = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
     fsconfig_set_string(&context, "source", "tmpfs")?;
     fsconfig_set_string(&context, "size", wanted.bytes.max(4096).to_string())?;
@@ -188,7 +197,6 @@ pub(super) fn tmpfs(wanted: &Tmpfs) -> rustix::io::Result<OwnedFd> {
         fsconfig_set_string(&context, "gid", gid.to_string())?;
     }
     fsconfig_create(&context)?;
-    let attributes =
-        MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV | MountAttrFlags::MOUNT_ATTR_NOEXEC;
-    fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)
+    let quiet = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
+    fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes | quiet)
 }

@@ -9,7 +9,7 @@ mod secret;
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use repltool_protocol::event::Limit;
@@ -381,15 +381,15 @@ pub fn receive<T: DeserializeOwned>(socket: BorrowedFd<'_>, buffer: &mut [u8]) -
     Ok((message, fds))
 }
 
-/// Puts a descriptor under the watch of the runtime.
+/// Puts a descriptor, which `fd` owns, under the watch of the runtime.
 ///
 /// # Errors
 /// Those of epoll_ctl(2).
 #[expect(
     deprecated,
-    reason = "what the constructor cannot know of every type holds for an OwnedFd: it stays open while it is registered"
+    reason = "what the constructor cannot know holds for what owns its descriptor: it stays open while it is registered"
 )]
-pub fn register(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+pub fn register<T: AsRawFd>(fd: T) -> io::Result<AsyncFd<T>> {
     AsyncFd::new(fd)
 }
 

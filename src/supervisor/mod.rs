@@ -15,6 +15,7 @@ pub mod handle;
 mod homes;
 mod limits;
 pub mod link;
+mod notify;
 mod processes;
 mod sandboxes;
 
@@ -35,8 +36,9 @@ use crate::sandbox;
 use crate::sandbox::probe::Report;
 use gateway::{Gateway, GatewayError};
 use link::{Create, LinkError, Secret, StoreRoot, ToGateway, ToSupervisor, VERSION, Welcome};
-use sandboxes::Sandboxes;
+use notify::Watched;
 pub(crate) use sandboxes::monotonic_ns;
+use sandboxes::{Happening, Sandboxes};
 
 /// Makes an argument from a memory ceiling in bytes.
 pub type MemoryArgument = fn(u64) -> CString;
@@ -60,6 +62,8 @@ pub struct Program {
     pub files: Vec<(&'static str, &'static [u8])>,
     /// Host trees that the interpreter needs beside the system's own.
     pub binds: Vec<PathBuf>,
+    /// All that the interpreter needs beside its libraries, where it is shown nothing else.
+    pub own: Vec<PathBuf>,
 }
 
 /// What a supervisor is started with.
@@ -138,7 +142,7 @@ enum Wake {
     Reload,
     FromGateway(Result<Vec<(ToSupervisor, Vec<OwnedFd>)>, LinkError>),
     GatewayGone,
-    SandboxGone(link::SandboxId),
+    Sandbox(Happening),
     LimitsDue,
     Tick,
 }
@@ -165,7 +169,7 @@ impl Supervisor {
                 _ = reload.recv() => Wake::Reload,
                 () = until(due) => Wake::LimitsDue,
                 wake = Gateway::wake(&mut self.gateway) => wake,
-                sandbox = self.sandboxes.next_exit() => Wake::SandboxGone(sandbox),
+                happening = self.sandboxes.next() => Wake::Sandbox(happening),
                 _ = tick.tick() => Wake::Tick,
             };
             match wake {
@@ -174,7 +178,8 @@ impl Supervisor {
                 Wake::FromGateway(Ok(messages)) => messages.into_iter().for_each(|(message, _)| self.obey(message)),
                 Wake::FromGateway(Err(error)) => self.lose_gateway(&error),
                 Wake::GatewayGone => self.gateway_ended(),
-                Wake::SandboxGone(sandbox) => self.sandbox_gone(sandbox),
+                Wake::Sandbox(Happening::Exit(sandbox)) => self.sandbox_gone(sandbox),
+                Wake::Sandbox(Happening::Calls(watched)) => self.refuse_calls(watched),
                 Wake::LimitsDue => self.check_limits(),
                 Wake::Tick => self.tick()?,
             }
@@ -252,6 +257,12 @@ impl Supervisor {
     fn sandbox_gone(&mut self, sandbox: link::SandboxId) {
         let exited = self.sandboxes.ended(sandbox).map(ToGateway::Exited);
         self.tell(exited);
+    }
+
+    fn refuse_calls(&mut self, watched: Watched) {
+        let (round, news) = self.sandboxes.look_at_calls(&watched);
+        self.tell(news);
+        self.sandboxes.refuse_calls(watched, &round);
     }
 
     fn check_limits(&mut self) {
@@ -345,12 +356,19 @@ impl Supervisor {
                     }
                     Wake::FromGateway(Err(_)) => return gateway.ended().await,
                     Wake::GatewayGone => return,
-                    Wake::Stop | Wake::Reload | Wake::SandboxGone(_) | Wake::LimitsDue | Wake::Tick => {}
+                    Wake::Stop | Wake::Reload | Wake::Sandbox(_) | Wake::LimitsDue | Wake::Tick => {}
                 },
-                sandbox = self.sandboxes.next_exit() => {
-                    let exited = self.sandboxes.ended(sandbox).map(ToGateway::Exited);
-                    gateway.tell(exited, &self.sandboxes);
-                }
+                happening = self.sandboxes.next() => match happening {
+                    Happening::Exit(sandbox) => {
+                        let exited = self.sandboxes.ended(sandbox).map(ToGateway::Exited);
+                        gateway.tell(exited, &self.sandboxes);
+                    }
+                    Happening::Calls(watched) => {
+                        let (round, news) = self.sandboxes.look_at_calls(&watched);
+                        gateway.tell(news, &self.sandboxes);
+                        self.sandboxes.refuse_calls(watched, &round);
+                    }
+                },
                 () = until(due) => {
                     let news = self.sandboxes.check_limits();
                     gateway.tell(news, &self.sandboxes);

@@ -1,29 +1,32 @@
 //! The sandboxes that live, with the supervisor's own copies of their descriptors.
 
+mod refusing;
 mod watching;
 
 use std::collections::{BTreeMap, HashSet};
 use std::ffi::CString;
-use std::future::poll_fn;
 use std::os::fd::OwnedFd;
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use repltool_protocol::ids::SessionId;
+use repltool_protocol::rest::Language;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::gauge::Gauge;
 use super::homes::Homes;
 use super::limits::LimitQueue;
-use super::link::{self, Create, DEADLINE_SLACK, Exited, Held, SandboxId};
+use super::link::{self, Create, DEADLINE_SLACK, Exited, Held, Refused, SandboxId};
+use super::notify::{Budget, Listeners};
 use super::{Parts, Program, SupervisorError};
-use crate::config::Config;
+use crate::config::{Commands, Config};
 use crate::sandbox::janitor::Janitor;
 use crate::sandbox::workdir::Workdirs;
-use crate::sandbox::{self, Limits, Plan, Request, Sandbox, SpawnError};
+use crate::sandbox::{self, Kind, Limits, Plan, Request, Sandbox, SpawnError};
+pub(super) use refusing::Happening;
 
 type Ends = FuturesUnordered<futures::future::BoxFuture<'static, SandboxId>>;
 
@@ -54,6 +57,10 @@ struct Live {
     gauge: Gauge,
     /// How many of its calls were refused since a gateway last read it.
     violations: OwnedFd,
+    /// It was killed because too many of them were.
+    too_many_violations: bool,
+    /// Refused calls of which no gateway knows.
+    untold: Vec<Refused>,
     /// A gateway has it and watches its clock.
     adopted: bool,
     /// How it ended, once it has.
@@ -71,6 +78,8 @@ pub(super) struct Sandboxes {
     limits: LimitQueue,
     homes: Homes,
     ends: Ends,
+    listeners: Listeners,
+    budget: Budget,
     /// Sandboxes whose processes are gone and whose cgroups are not yet.
     leaving: Vec<Sandbox>,
     /// Sessions that ended while a sandbox of theirs still died.
@@ -109,6 +118,8 @@ impl Sandboxes {
             limits: LimitQueue::new(cpus()),
             homes: Homes::new(workdirs, parts.base_uid, sandbox.disk_mb),
             ends: FuturesUnordered::new(),
+            listeners: Listeners::default(),
+            budget: Budget::new(sandbox.violations_per_minute),
             leaving: Vec::new(),
             to_release: HashSet::new(),
             next: 1,
@@ -126,7 +137,10 @@ impl Sandboxes {
             parts.programs.iter().find(|program| program.language == create.language).ok_or(MakeError::NoProgram)?;
         let id = SandboxId(self.next);
         self.next += 1;
-        let sandbox = self.spawn(id, create, program)?;
+        let mut sandbox = self.spawn(id, create, program)?;
+        if let Some(listener) = sandbox.listener.take() {
+            self.listeners.add(id, listener).map_err(MakeError::Descriptor)?;
+        }
         let pidfd = sandbox.pidfd.try_clone().map_err(MakeError::Descriptor)?;
         let gauge = Gauge::new(&sandbox, create.memory_bytes);
         let counted = gauge.is_counted();
@@ -135,6 +149,8 @@ impl Sandboxes {
         let live = Live {
             sandbox,
             violations,
+            too_many_violations: false,
+            untold: Vec::new(),
             session: create.session.clone(),
             deadline_ns: None,
             gauge,
@@ -170,12 +186,20 @@ impl Sandboxes {
             tmp_inodes: self.config.disk_mb * 256,
             open_files: OPEN_FILES,
         };
+        let kind = match create.language {
+            Language::Bash | Language::Shell => {
+                Kind::Shell { utilities: self.config.standard.commands == Commands::Utilities }
+            }
+            Language::Python | Language::Javascript => Kind::Interpreter,
+        };
         let (workdir, identity) = self.homes.of(&create.session).map_err(MakeError::Workdir)?;
         let made = sandbox::spawn(
             &self.plan,
             &Request {
                 name: &format!("sandbox-{}", id.0),
                 mode: create.mode,
+                kind,
+                own: &program.own,
                 identity,
                 workdir,
                 argv: &argv(program, create.memory_bytes),
@@ -249,14 +273,12 @@ impl Sandboxes {
         sandboxes.into_iter().for_each(|id| self.let_go(id));
     }
 
-    /// Waits until every process of some sandbox is gone. Cancel-safe; never ends while there is none.
-    pub(super) async fn next_exit(&mut self) -> SandboxId {
-        let ends = &mut self.ends;
-        poll_fn(|context| match ends.poll_next_unpin(context) {
+    /// A sandbox of which every process is gone.
+    fn poll_exit(&mut self, context: &mut Context<'_>) -> Poll<SandboxId> {
+        match self.ends.poll_next_unpin(context) {
             Poll::Ready(Some(id)) => Poll::Ready(id),
             Poll::Ready(None) | Poll::Pending => Poll::Pending,
-        })
-        .await
+        }
     }
 
     /// The init of a sandbox has ended, and with it every process in it. Says what is to be told of it now. It is kept
@@ -278,6 +300,7 @@ impl Sandboxes {
     fn forget(&mut self, id: SandboxId) {
         let Some(mut live) = self.live.remove(&id) else { return };
         self.limits.remove(id);
+        self.budget.forget(id);
         live.sandbox.reap();
         self.leaving.push(live.sandbox);
         self.sweep_leaving();
@@ -311,8 +334,11 @@ impl Sandboxes {
         self.live.values().for_each(|live| live.sandbox.kill());
         let all = async {
             while !self.live.is_empty() {
-                let id = self.next_exit().await;
-                self.forget(id);
+                match self.next().await {
+                    Happening::Exit(id) => self.forget(id),
+                    // It is being killed.
+                    Happening::Calls(_) => {}
+                }
             }
             while !self.leaving.is_empty() {
                 tokio::time::sleep(Duration::from_millis(10)).await;

@@ -8,6 +8,7 @@ mod ends;
 mod files;
 mod hostile_files;
 mod interrupts;
+mod levels;
 mod programs;
 mod remains;
 mod stdin;
@@ -38,6 +39,14 @@ const TESTS: &[Test] = &[
     ("no_two_sandboxes_are_alike", programs::no_two_sandboxes_are_alike, DETACHED),
     ("binds_are_seen_read_only", programs::binds_are_seen_read_only, DETACHED),
     ("failures_name_their_step", programs::failures_name_their_step, DETACHED),
+    ("strict_python_has_nothing_but_itself", levels::strict_python_has_nothing_but_itself, EVERYWHERE),
+    ("strict_bash_forks_and_executes_nothing", levels::strict_bash_forks_and_executes_nothing, EVERYWHERE),
+    ("strict_node_runs", levels::strict_node_runs, DETACHED),
+    ("standard_python_executes_nothing", levels::standard_python_executes_nothing, EVERYWHERE),
+    ("standard_bash_has_the_basic_utilities", levels::standard_bash_has_the_basic_utilities, EVERYWHERE),
+    ("standard_bash_may_have_builtins_alone", levels::standard_bash_may_have_builtins_alone, DETACHED),
+    ("refused_calls_are_told_by_rule_and_name", levels::refused_calls_are_told_by_rule_and_name, DETACHED),
+    ("without_an_answerer_calls_are_refused", levels::without_an_answerer_calls_are_refused, DETACHED),
     ("escapes_are_refused", walls::escapes_are_refused, WITHOUT_CGROUPS),
     ("init_is_small_and_powerless", walls::init_is_small_and_powerless, DETACHED),
     ("memory_is_limited_and_told", walls::memory_is_limited_and_told, WITH_CGROUPS),

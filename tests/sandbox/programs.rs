@@ -19,13 +19,9 @@ t = threading.Thread(target=lambda: None); t.start(); t.join()
 q = multiprocessing.Queue(); p = multiprocessing.Process(target=q.put, args=(7,)); p.start(); assert q.get(timeout=10) == 7; p.join()
 assert multiprocessing.Pool(2).map(abs, [-1, -2]) == [1, 2]
 tempfile.TemporaryFile().write(b"x")
-assert subprocess.run(["/usr/bin/env"], capture_output=True).returncode == 0
-found = subprocess.run("ls /", shell=True, capture_output=True, text=True).stdout.split()
+found = os.listdir("/")
 assert set(found) <= set("bin dev etc lib lib64 proc run sbin tmp usr workspace".split()), found
-async def main():
-    await asyncio.sleep(0.01)
-    p = await asyncio.create_subprocess_exec("/usr/bin/true"); return await p.wait()
-assert asyncio.run(main()) == 0
+asyncio.run(asyncio.sleep(0.01))
 open("/dev/null", "w").write("x"); open("/dev/stdout", "w").write("via dev\n"); assert open("/dev/urandom", "rb").read(1)
 assert os.path.expanduser("~") == "/workspace"
 import pwd; assert pwd.getpwuid(os.getuid()).pw_name == "user"
@@ -39,7 +35,12 @@ print("fine")
         assert!(text.contains("fine") && text.contains("via dev") && exit == Exit::Code(0), "{text} {exit:?}");
     }
     let code = r#"
-import socket
+import asyncio, socket, subprocess
+assert subprocess.run(["/usr/bin/env"], capture_output=True).returncode == 0
+assert subprocess.run("ls /", shell=True, capture_output=True, text=True).stdout.split()
+async def main():
+    p = await asyncio.create_subprocess_exec("/usr/bin/true"); return await p.wait()
+assert asyncio.run(main()) == 0
 for family, host in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")):
     s = socket.socket(family); s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1); s.bind((host, 8080)); s.listen()
     c = socket.create_connection((host, 8080)); c.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -99,8 +100,6 @@ pub fn failures_name_their_step(world: &World) {
     assert!(matches!(&error, SpawnError::Exec(e) if e.raw_os_error() == Some(libc::ENOENT)), "{error:?}");
     let error = world.spawn(&Run { program: &["/etc/passwd"], ..Run::default() }).unwrap_err();
     assert!(matches!(error, SpawnError::Exec(_)), "{error:?}");
-    let strict = Run { mode: SandboxMode::Strict, program: &["/usr/bin/true"], ..Run::default() };
-    assert!(matches!(world.spawn(&strict), Err(SpawnError::Request(_))));
     let binds = [PathBuf::from("/no/such/prefix")];
     let error = world.spawn(&Run { binds: &binds, program: &["/usr/bin/true"], ..Run::default() }).unwrap_err();
     assert!(matches!(error, SpawnError::Tree { .. }), "{error:?}");

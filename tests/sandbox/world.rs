@@ -8,8 +8,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use repltool::sandbox::cgroup::Host;
+use repltool::sandbox::notify::Next;
 use repltool::sandbox::workdir::{Workdir, Workdirs};
-use repltool::sandbox::{self, Exit, Identity, Interrupt, Limits, Plan, Request, Sandbox, SpawnError};
+use repltool::sandbox::{self, Exit, Identity, Interrupt, Kind, Limits, Plan, Request, Sandbox, SpawnError};
 use repltool_protocol::rest::SandboxMode;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{RecvFlags, recv};
@@ -83,6 +84,8 @@ pub struct World {
 #[derive(Clone, Copy)]
 pub struct Run<'a> {
     pub mode: SandboxMode,
+    pub kind: Kind,
+    pub own: &'a [PathBuf],
     pub cwd: &'a str,
     pub binds: &'a [PathBuf],
     pub limits: Limits,
@@ -95,7 +98,10 @@ pub struct Run<'a> {
 impl Default for Run<'_> {
     fn default() -> Self {
         Run {
-            mode: SandboxMode::Standard,
+            // Programs that execute others are most of what is tested.
+            mode: SandboxMode::Relaxed,
+            kind: Kind::Interpreter,
+            own: &[],
             cwd: "",
             binds: &[],
             limits: LIMITS,
@@ -136,13 +142,23 @@ impl World {
         World { plan, identity, workdir, workdirs: workdirs.into(), place, setting, count: 0.into(), dir }
     }
 
+    /// Starts a program. Nobody answers for calls that are reported, so Linux refuses them with ENOSYS.
     pub fn spawn(&self, run: &Run<'_>) -> Result<Sandbox, SpawnError> {
+        let mut sandbox = self.spawn_asking(run)?;
+        sandbox.listener = None;
+        Ok(sandbox)
+    }
+
+    /// Starts a program; reported calls wait for an answer.
+    pub fn spawn_asking(&self, run: &Run<'_>) -> Result<Sandbox, SpawnError> {
         self.count.set(self.count.get() + 1);
         let argv: Vec<_> = run.program.iter().map(|a| CString::new(*a).unwrap()).collect();
         let env = [c"PATH=/usr/bin".to_owned(), c"HOME=/workspace".to_owned()];
         let request = Request {
             name: &format!("test-{}-{}", std::process::id(), self.count.get()),
             mode: run.mode,
+            kind: run.kind,
+            own: run.own,
             identity: self.identity,
             workdir: run.workdir.unwrap_or(&self.workdir),
             argv: &argv,
@@ -154,6 +170,34 @@ impl World {
             limits: run.limits,
         };
         sandbox::spawn(&self.plan, &request)
+    }
+
+    /// Runs a program to its end and refuses all that is reported. Gives what it printed, and what was refused.
+    pub fn refused(&self, run: &Run<'_>) -> (String, Vec<String>) {
+        let mut sandbox = self.spawn_asking(run).unwrap();
+        let listener = sandbox.listener.take().unwrap();
+        let mut told = Vec::new();
+        let deadline = Instant::now() + Duration::from_secs(60);
+        loop {
+            assert!(Instant::now() < deadline, "does not end after {told:?}");
+            match listener.next().unwrap() {
+                Next::Call(call) => {
+                    listener.refuse(&call).unwrap();
+                    told.push(format!("{}: {}", call.rule, call.detail));
+                }
+                Next::Nothing => {
+                    drop(poll(&mut [PollFd::new(&listener, PollFlags::IN)], Some(&Timespec { tv_sec: 1, tv_nsec: 0 })))
+                }
+                Next::Gone => break,
+            }
+        }
+        let mut text = String::new();
+        for fd in [&sandbox.stdout, &sandbox.stderr] {
+            read_all(fd, &mut text, deadline);
+        }
+        end(&mut sandbox);
+        release(sandbox);
+        (text, told)
     }
 
     /// Starts Python on its own, which runs until it is killed or done.

@@ -73,7 +73,7 @@ pub fn find(configured: Option<&Path>) -> Result<Interpreter, BashError> {
     let program = std::fs::canonicalize(&path).map_err(|error| unusable(Some(error)))?;
     // What lies below /usr is in every sandbox.
     let binds = if program.starts_with("/usr") { Vec::new() } else { vec![program.clone()] };
-    Ok(Interpreter { argv: argv(&program), version: version.to_owned(), path: program, binds })
+    Ok(Interpreter { argv: argv(&program), version: version.to_owned(), path: program, binds, own: Vec::new() })
 }
 
 fn numbers(version: &str) -> Option<(u32, u32)> {

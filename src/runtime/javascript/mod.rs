@@ -86,7 +86,11 @@ pub fn find(configured: Option<&Path>) -> Result<Interpreter, JavascriptError> {
         return Err(JavascriptError::Old { path, version: version.to_owned() });
     }
     let program = std::fs::canonicalize(executable).map_err(|error| unusable(Some(error)))?;
-    Ok(Interpreter { argv: argv(&program), version: version.to_owned(), binds: binds(&program), path: program })
+    let binds = binds(&program);
+    // Debian's own Node has parts of itself there.
+    let parts = Some(PathBuf::from("/usr/share/nodejs")).filter(|path| binds.is_empty() && path.exists());
+    let own = binds.iter().cloned().chain(parts).collect();
+    Ok(Interpreter { argv: argv(&program), version: version.to_owned(), binds, own, path: program })
 }
 
 /// The tree that an interpreter elsewhere was installed as; what lies below /usr is in every sandbox.

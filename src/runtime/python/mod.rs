@@ -67,7 +67,7 @@ pub fn find(configured: Option<&Path>) -> Result<Interpreter, PythonError> {
         Some(path) => path.to_owned(),
         None => CANDIDATES.iter().map(PathBuf::from).find(|path| path.exists()).ok_or(PythonError::Missing)?,
     };
-    const ASK: &str = "import sys; print('%d.%d.%d' % sys.version_info[:3]); print(sys.executable); print(sys.base_prefix); print(sys.base_exec_prefix)";
+    const ASK: &str = "import os, sys; print('%d.%d.%d' % sys.version_info[:3]); print(sys.executable); print(sys.base_prefix); print(sys.base_exec_prefix); print(os.path.dirname(os.__file__))";
     let unusable = |source| PythonError::Unusable { path: path.clone(), source };
     let answer = Command::new(&path)
         .args(["-I", "-S", "-c", ASK])
@@ -75,7 +75,7 @@ pub fn find(configured: Option<&Path>) -> Result<Interpreter, PythonError> {
         .output()
         .map_err(|error| unusable(Some(error)))?;
     let text = String::from_utf8_lossy(&answer.stdout);
-    let [version, executable, prefix, exec_prefix] = text.lines().collect::<Vec<_>>()[..] else {
+    let [version, executable, prefix, exec_prefix, library] = text.lines().collect::<Vec<_>>()[..] else {
         return Err(unusable(None));
     };
     if !new_enough(version) {
@@ -89,7 +89,13 @@ pub fn find(configured: Option<&Path>) -> Result<Interpreter, PythonError> {
             binds.push(tree.to_owned());
         }
     }
-    Ok(Interpreter { argv: argv(&program), version: version.to_owned(), path: program, binds })
+    Ok(Interpreter {
+        argv: argv(&program),
+        version: version.to_owned(),
+        path: program,
+        binds,
+        own: vec![library.into()],
+    })
 }
 
 fn new_enough(version: &str) -> bool {

@@ -52,22 +52,13 @@ fn run(filter: &[libc::sock_filter], call: &Call) -> u32 {
     }
 }
 
-fn holds(when: When, arguments: [u64; 6]) -> bool {
-    let argument = |index: u32| arguments[index as usize];
-    match when {
-        When::Is(index, value) => argument(index) as u32 == value,
-        When::Bits(index, mask, value) => argument(index) & mask == value,
-        When::Null(index) => argument(index) == 0,
-        When::NotNull(index) => argument(index) != 0,
-    }
-}
-
 fn expected(rules: &[(i32, Rule)], number: i32, arguments: [u64; 6]) -> u32 {
-    let matching = rules.iter().filter(|(of, rule)| *of == number && rule.when.iter().all(|w| holds(*w, arguments)));
+    let matching = rules.iter().filter(|(of, rule)| *of == number && rule.when.iter().all(|w| w.holds(arguments)));
     let mut answers: Vec<u32> = matching
         .map(|(_, rule)| match rule.answer {
             Answer::Allow => ALLOW,
             Answer::Refuse(errno) => libc::SECCOMP_RET_ERRNO | errno.cast_unsigned(),
+            Answer::Report(..) => libc::SECCOMP_RET_USER_NOTIF,
         })
         .collect();
     answers.dedup();
@@ -104,21 +95,17 @@ fn interesting(rules: &[(i32, Rule)], number: i32) -> Vec<u64> {
 #[test]
 fn filters_say_what_the_policy_says() {
     let mut compared = 0;
-    for (mode, has_memory) in
-        [SandboxMode::Standard, SandboxMode::Relaxed].into_iter().flat_map(|m| [(m, true), (m, false)])
-    {
-        let level = policy::level(mode).unwrap();
-        let filter = compile(level, has_memory).unwrap();
-        let rules: Vec<(i32, Rule)> = rules(level, has_memory)
-            .into_iter()
-            .map(|rule| (number(rule.call).unwrap().as_raw_syscall(), rule))
-            .collect();
+    for (level, has_memory) in policy::ALL.into_iter().flat_map(|level| [(level, true), (level, false)]) {
+        let rules = rules(level, has_memory);
+        let filter = compile(&rules).unwrap();
+        let rules: Vec<(i32, Rule)> =
+            rules.into_iter().map(|rule| (number(rule.call).unwrap().as_raw_syscall(), rule)).collect();
         for number in 0..600 {
             let values = interesting(&rules, number);
             let mut check = |arguments: [u64; 6]| {
                 let call = Call { number: number.cast_unsigned(), architecture: NATIVE, arguments };
                 let expected = expected(&rules, number, arguments);
-                assert_eq!(run(&filter, &call), expected, "{mode:?} {number} {arguments:x?}");
+                assert_eq!(run(&filter, &call), expected, "{level:?} {number} {arguments:x?}");
                 compared += 1;
             };
             for (a, b) in values.iter().flat_map(|a| values.iter().map(move |b| (*a, *b))) {
@@ -134,7 +121,7 @@ fn filters_say_what_the_policy_says() {
 
 #[test]
 fn other_architectures_are_killed() {
-    let filter = compile(policy::level(SandboxMode::Relaxed).unwrap(), true).unwrap();
+    let filter = compile(&rules(policy::level(SandboxMode::Relaxed, Kind::Interpreter), true)).unwrap();
     for number in [0, 1, 20, 59, 102] {
         for architecture in [0x4000_0003, 0x4000_0028, 0xc000_0015, 0, u32::MAX] {
             assert_eq!(run(&filter, &Call { number, architecture, arguments: [0; 6] }), KILL);
@@ -149,12 +136,21 @@ fn other_architectures_are_killed() {
 }
 
 #[test]
-fn every_refusal_is_named() {
-    let level = policy::level(SandboxMode::Standard).unwrap();
+fn every_refusal_is_reported_by_its_rule() {
+    let level = policy::level(SandboxMode::Standard, Kind::Interpreter);
     let rules = rules(level, true);
-    for call in ["ptrace", "mount", "bpf", "io_uring_setup", "setns", "unshare", "keyctl", "userfaultfd", "kexec_load"]
-    {
-        assert!(rules.iter().any(|rule| rule.call == call && rule.answer == Answer::Refuse(libc::EPERM)), "{call}");
-        assert!(!rules.iter().any(|rule| rule.call == call && rule.answer == Answer::Allow), "{call}");
+    let of = |call| rules.iter().filter(move |rule| rule.call == call).map(|rule| rule.answer);
+    for (call, name) in [
+        ("ptrace", names::TRACE),
+        ("mount", names::MOUNT),
+        ("bpf", names::KERNEL),
+        ("io_uring_setup", names::KERNEL),
+        ("setns", names::NAMESPACE),
+        ("unshare", names::NAMESPACE),
+        ("kexec_load", names::MACHINE),
+    ] {
+        assert!(of(call).eq([Answer::Report(name, libc::EPERM)]), "{call}");
     }
+    assert!(of("execve").eq([Answer::Report(names::EXEC, libc::EACCES)]));
+    assert!(of("fork").eq([Answer::Allow]));
 }

@@ -1,6 +1,6 @@
 //! The calls that need no look at their arguments. Calls of other architectures in these lists do no harm.
 
-use super::Why;
+use super::{Why, names};
 
 /// Calls with a reason that holds for each of them.
 pub(in crate::sandbox) struct Group {
@@ -44,7 +44,7 @@ pub(in crate::sandbox) const ALLOWED: &[Group] = &[
     Group { why: "V8 guards its code with memory keys", calls: "pkey_alloc pkey_free pkey_mprotect" },
     Group {
         why: "processes and threads; the number is limited",
-        calls: "fork vfork execve exit exit_group wait4 waitid waitpid getpid getppid gettid getpgid getpgrp \
+        calls: "exit exit_group wait4 waitid waitpid getpid getppid gettid getpgid getpgrp \
                 setpgid getsid setsid set_tid_address set_robust_list get_robust_list futex futex_waitv rseq \
                 arch_prctl set_thread_area get_thread_area pidfd_open pidfd_send_signal",
     },
@@ -87,37 +87,64 @@ pub(in crate::sandbox) const ALLOWED: &[Group] = &[
 pub(in crate::sandbox) const SHARED_MEMORY: &[Group] =
     &[Group { why: "anonymous files: allocators, wasm, tests", calls: "memfd_create" }];
 
-/// Refused with EPERM: calls that would matter, and that no honest program needs here.
-pub(in crate::sandbox) const REFUSED: &[Group] = &[
-    Group {
-        why: "other processes' memory and descriptors",
-        calls: "ptrace process_vm_readv process_vm_writev process_madvise process_mrelease kcmp pidfd_getfd \
-                move_pages migrate_pages",
-    },
-    Group {
-        why: "mounts and roots",
-        calls: "mount umount umount2 pivot_root chroot fsopen fsconfig fsmount fspick open_tree open_tree_attr \
-                move_mount mount_setattr statmount listmount",
-    },
-    Group { why: "namespaces", calls: "unshare setns" },
-    Group {
-        why: "large parts of Linux with a history of holes",
-        calls: "bpf perf_event_open userfaultfd io_uring_setup io_uring_enter io_uring_register add_key \
-                request_key keyctl vmsplice modify_ldt fanotify_init fanotify_mark memfd_secret execveat",
-    },
-    Group { why: "files by handle pass by every path", calls: "open_by_handle_at name_to_handle_at" },
-    Group {
-        why: "the identity is settled",
-        calls: "setuid setgid setreuid setregid setresuid setresgid setfsuid setfsgid setgroups capset \
-                sethostname setdomainname vhangup",
-    },
+/// Beside `clone`, where there may be more processes.
+pub(in crate::sandbox) const FORK: Group = Group { why: "older names of clone", calls: "fork vfork" };
+
+/// Where programs may be executed.
+pub(in crate::sandbox) const EXEC: Group = Group { why: "what is shown inside", calls: "execve" };
+
+/// Refused with EPERM and reported: calls that would matter, and that no honest program needs here. Each with its rule.
+pub(in crate::sandbox) const REFUSED: &[(&str, Group)] = &[
+    (
+        names::TRACE,
+        Group {
+            why: "other processes' memory and descriptors",
+            calls: "ptrace process_vm_readv process_vm_writev process_madvise process_mrelease kcmp pidfd_getfd \
+                    move_pages migrate_pages",
+        },
+    ),
+    (
+        names::MOUNT,
+        Group {
+            why: "mounts and roots",
+            calls: "mount umount umount2 pivot_root chroot fsopen fsconfig fsmount fspick open_tree open_tree_attr \
+                    move_mount mount_setattr statmount listmount",
+        },
+    ),
+    (names::NAMESPACE, Group { why: "namespaces", calls: "unshare setns" }),
+    (
+        names::KERNEL,
+        Group {
+            why: "large parts of Linux with a history of holes",
+            calls: "bpf perf_event_open userfaultfd io_uring_setup io_uring_enter io_uring_register add_key \
+                    request_key keyctl vmsplice modify_ldt fanotify_init fanotify_mark memfd_secret",
+        },
+    ),
+    (names::EXEC, Group { why: "a second way to execute, by descriptor", calls: "execveat" }),
+    (names::HANDLE, Group { why: "files by handle pass by every path", calls: "open_by_handle_at name_to_handle_at" }),
+    (
+        names::IDENTITY,
+        Group {
+            why: "the identity is settled",
+            calls: "setuid setgid setreuid setregid setresuid setresgid setfsuid setfsgid setgroups capset \
+                    sethostname setdomainname vhangup",
+        },
+    ),
+    (
+        names::MACHINE,
+        Group {
+            why: "the machine",
+            calls: "reboot kexec_load kexec_file_load init_module finit_module delete_module create_module swapon \
+                    swapoff acct iopl ioperm quotactl quotactl_fd syslog settimeofday clock_settime adjtimex \
+                    clock_adjtime stime lookup_dcookie nfsservctl uselib sysfs _sysctl",
+        },
+    ),
+];
+
+/// Refused with EPERM and not reported: honest programs try them and do without.
+pub(in crate::sandbox) const IDLE: &[Group] = &[
     Group { why: "walls are complete already", calls: "seccomp landlock_create_ruleset landlock_restrict_self" },
-    Group {
-        why: "the machine",
-        calls: "reboot kexec_load kexec_file_load init_module finit_module delete_module create_module swapon \
-                swapoff acct iopl ioperm quotactl quotactl_fd syslog settimeofday clock_settime adjtimex \
-                clock_adjtime stime sync syncfs lookup_dcookie nfsservctl uselib sysfs _sysctl",
-    },
+    Group { why: "would have the host write its disks", calls: "sync syncfs" },
 ];
 
 /// Numbers of calls that libseccomp 2.5.4 has no name for. Since 5.0 they are the same on every architecture.

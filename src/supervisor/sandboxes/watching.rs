@@ -49,18 +49,21 @@ impl Sandboxes {
         news
     }
 
-    /// A gateway has taken over a sandbox. Gives what it is to be told: the end, if that came before, or a limit that
-    /// has struck.
-    pub(in crate::supervisor) fn adopted(&mut self, id: SandboxId) -> Option<ToGateway> {
-        let live = self.live.get_mut(&id)?;
+    /// A gateway has taken over a sandbox. Gives what it is to be told: what was refused meanwhile, and the end, if that
+    /// came before, or a limit that has struck.
+    pub(in crate::supervisor) fn adopted(&mut self, id: SandboxId) -> Vec<ToGateway> {
+        let untold = self.take_untold(id);
+        let mut news: Vec<_> = untold.into_iter().map(|refused| ToGateway::Refused { sandbox: id, refused }).collect();
+        let Some(live) = self.live.get_mut(&id) else { return news };
         live.adopted = true;
         match live.exited {
-            Some(exited) => Some(ToGateway::Exited(exited)),
+            Some(exited) => news.push(ToGateway::Exited(exited)),
             None => {
-                let limit = self.limits.adopted(id, Instant::now())?;
-                Some(ToGateway::Limit { sandbox: id, limit })
+                let limit = self.limits.adopted(id, Instant::now());
+                news.extend(limit.map(|limit| ToGateway::Limit { sandbox: id, limit }));
             }
         }
+        news
     }
 
     /// What was used since something last began.
@@ -85,7 +88,7 @@ impl Sandboxes {
             cpu_ns: last.counts.cpu_ns.saturating_sub(begun.cpu_ns),
             peak_memory_bytes: live.gauge.peak_memory_bytes(&live.sandbox),
             limit: self.limits.struck(id, &last),
-            violations: false,
+            violations: live.too_many_violations,
         };
         Some(exited)
     }

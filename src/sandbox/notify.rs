@@ -1,0 +1,185 @@
+//! Calls that the filter does not answer by itself (`SECCOMP_RET_USER_NOTIF`, seccomp_unotify(2)): Linux suspends the
+//! caller and asks here. All of them are refused, but for the first execution of a program, which is that of the program
+//! itself. When nobody listens any more, Linux refuses them with ENOSYS.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::policy::{When, names};
+use super::sys;
+
+/// The most of a path that is told, in bytes.
+const MAX_PATH: usize = 256;
+
+/// Where Linux asks about calls of one sandbox. Readable while there is something to answer.
+#[derive(Debug)]
+pub struct Listener {
+    fd: OwnedFd,
+    reported: Arc<Reported>,
+}
+
+/// A call that waits for its refusal. Dropping it leaves its caller suspended until the listener goes.
+#[derive(Debug)]
+pub struct Call {
+    id: u64,
+    errno: i32,
+    /// The rule that it breaks.
+    pub rule: &'static str,
+    /// Its name, and for an execution the path: printable, at most some 300 bytes.
+    pub detail: String,
+}
+
+#[cfg(test)]
+impl Call {
+    /// One that nobody made.
+    pub(crate) fn example(rule: &'static str, detail: String) -> Self {
+        Self { id: 0, errno: 0, rule, detail }
+    }
+}
+
+impl AsRawFd for Listener {
+    fn as_raw_fd(&self) -> RawFd {
+        self.fd.as_raw_fd()
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// What a look at a listener found.
+#[derive(Debug)]
+pub enum Next {
+    /// A call.
+    Call(Call),
+    /// Nothing waits now.
+    Nothing,
+    /// Nobody is left who could call.
+    Gone,
+}
+
+impl Listener {
+    pub(super) fn new(fd: OwnedFd, reported: Arc<Reported>) -> Self {
+        Self { fd, reported }
+    }
+
+    /// The next call that waits. Never waits itself.
+    ///
+    /// # Errors
+    /// Those of ioctl(2); the sandbox is then not to be trusted to be asked about again.
+    pub fn next(&self) -> io::Result<Next> {
+        loop {
+            let mut ready = [PollFd::new(&self.fd, PollFlags::IN)];
+            poll(&mut ready, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))?;
+            let events = ready[0].revents();
+            if !events.contains(PollFlags::IN) {
+                let gone = events.intersects(PollFlags::HUP | PollFlags::ERR);
+                return Ok(if gone { Next::Gone } else { Next::Nothing });
+            }
+            match sys::receive_notification(self.fd.as_fd()) {
+                Ok(notification) => return Ok(Next::Call(self.judge(&notification))),
+                // Its caller was killed in between.
+                Err(error) if error.raw_os_error() == Some(libc::ENOENT) => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Refuses a call; its caller goes on.
+    ///
+    /// # Errors
+    /// Those of ioctl(2). A caller that is gone is none.
+    pub fn refuse(&self, call: &Call) -> io::Result<()> {
+        self.answer(call.id, -call.errno, 0)
+    }
+
+    /// Lets the execution of the program itself pass: the first call of a sandbox at whose level nothing else may be
+    /// executed. No code of a user's has run yet, so what it points to is what it was.
+    pub(super) fn let_pass(&self, call: &Call) -> io::Result<()> {
+        self.answer(call.id, 0, CONTINUE)
+    }
+
+    fn answer(&self, id: u64, error: i32, flags: u32) -> io::Result<()> {
+        match sys::answer_notification(self.fd.as_fd(), id, error, flags) {
+            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(()),
+            outcome => outcome,
+        }
+    }
+
+    fn judge(&self, notification: &libc::seccomp_notif) -> Call {
+        let data = &notification.data;
+        let found = self.reported.find(data.nr, data.args);
+        // The filter was compiled from the same rules. Whatever it asks about is refused.
+        let (name, rule, errno) = found.unwrap_or(("?", names::KERNEL, libc::EPERM));
+        let mut detail = name.to_owned();
+        let path = if rule == names::EXEC { path_argument(name, data.args) } else { None };
+        if let Some(path) = path.and_then(|at| read_path(notification.pid, at)) {
+            // Between the call and now its process may have ended and its number been given to another.
+            if sys::notification_is_valid(self.fd.as_fd(), notification.id) {
+                detail = format!("{name} {path}");
+            }
+        }
+        Call { id: notification.id, errno, rule, detail }
+    }
+}
+
+/// `SECCOMP_USER_NOTIF_FLAG_CONTINUE`.
+const CONTINUE: u32 = 1;
+
+/// Where a call that executes has its path.
+fn path_argument(name: &str, arguments: [u64; 6]) -> Option<u64> {
+    match name {
+        "execve" => Some(arguments[0]),
+        "execveat" => Some(arguments[1]),
+        _ => None,
+    }
+}
+
+/// A path in the memory of another process, as far as it can be read and shown. What it says is what the program made
+/// of it.
+fn read_path(pid: u32, at: u64) -> Option<String> {
+    let memory = std::fs::File::open(format!("/proc/{pid}/mem")).ok()?;
+    let mut bytes = [0; MAX_PATH];
+    // A path may end right before memory that cannot be read.
+    let until_page = usize::try_from(4096 - at % 4096).unwrap_or(MAX_PATH).min(MAX_PATH);
+    let mut got = memory.read_at(&mut bytes[..until_page], at).ok()?;
+    if got == until_page && got < MAX_PATH && !bytes[..got].contains(&0) {
+        got += memory.read_at(&mut bytes[got..], at + got as u64).unwrap_or(0);
+    }
+    let path = bytes[..got].split(|byte| *byte == 0).next()?;
+    let mut shown = String::from_utf8_lossy(path).escape_debug().to_string();
+    shown.truncate(shown.floor_char_boundary(MAX_PATH));
+    Some(shown)
+}
+
+/// The calls that are reported at a level.
+#[derive(Debug, Default)]
+pub(super) struct Reported(Vec<Entry>);
+
+#[derive(Debug)]
+struct Entry {
+    number: i32,
+    call: &'static str,
+    when: Vec<When>,
+    rule: &'static str,
+    errno: i32,
+}
+
+impl Reported {
+    pub(super) fn add(&mut self, number: i32, call: &'static str, when: &[When], rule: &'static str, errno: i32) {
+        self.0.push(Entry { number, call, when: when.to_vec(), rule, errno });
+    }
+
+    /// Name, rule and errno of a call.
+    fn find(&self, number: i32, arguments: [u64; 6]) -> Option<(&'static str, &'static str, i32)> {
+        let matches = |entry: &&Entry| entry.number == number && entry.when.iter().all(|when| when.holds(arguments));
+        self.0.iter().find(matches).map(|entry| (entry.call, entry.rule, entry.errno))
+    }
+}
