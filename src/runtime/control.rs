@@ -225,6 +225,12 @@ pub enum ControlError {
     /// A message is larger than its values may be.
     #[error("a control message breaks a size limit")]
     Oversized,
+    /// Messages that answer nothing, more than a driver ever has cause for.
+    #[error("the driver says what it was not asked")]
+    Unexpected,
+    /// Messages that the log has no room for, more than a driver sends before it waits for the first.
+    #[error("the driver does not wait for what it said to be stored")]
+    Impatient,
     /// A frame did not fit into the socket: the driver does not read.
     #[error("the driver does not read its control socket")]
     Stuck,

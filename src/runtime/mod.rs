@@ -205,12 +205,15 @@ impl Kernel {
     /// for ever.
     pub async fn next(&mut self, output: bool) -> KernelEvent {
         loop {
+            // First, so that a driver that never stops talking hides no limit that has struck.
+            if let Ok(news) = self.news.try_recv() {
+                return self.learn(news);
+            }
             match self.decoder.take() {
                 Ok(Some(message)) => return KernelEvent::Driver(message),
                 Ok(None) => {}
                 Err(error) => {
-                    self.decoder = Decoder::default();
-                    self.control_open = false;
+                    self.give_up_driver();
                     return KernelEvent::DriverFault(error);
                 }
             }

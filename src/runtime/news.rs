@@ -5,6 +5,7 @@
 
 use std::os::fd::OwnedFd;
 
+use super::control::Decoder;
 use super::{Kernel, KernelEvent};
 use crate::supervisor::handle::News;
 
@@ -83,6 +84,12 @@ impl Kernel {
                 KernelEvent::Refused(refused)
             }
         }
+    }
+
+    /// Nothing that the driver says is heard any more. Its sandbox lives on until it is killed.
+    pub fn give_up_driver(&mut self) {
+        self.decoder = Decoder::default();
+        self.control_open = false;
     }
 
     /// A refused call that was told before the end of the sandbox and not taken yet.

@@ -145,6 +145,8 @@ mod screening;
 
 /// What programs may import at each level, and how an operator changes it.
 mod imports;
+/// What a program says in the name of its driver costs its own interpreter at worst.
+mod forgeries;
 
 /// Sessions do not see each other or the server, and the gateway does not see the host.
 mod isolation;

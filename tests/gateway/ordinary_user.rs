@@ -131,8 +131,8 @@ async fn kill_9_of_an_ordinary_users_supervisor_leaves_nothing_but_the_data() {
 #[tokio::test]
 async fn an_ordinary_users_sandboxes_refuse_every_attempt_to_escape() {
     assert_root();
-    let server = Server::start_with(As::OrdinaryUser, escape::LIMITS).await;
-    assert!(escape::assert_refused(&server.client(), |_, mode| mode == "standard").await >= 20);
+    let server = Server::start_with(As::OrdinaryUser, escape::SETTINGS).await;
+    assert!(escape::assert_refused(&server.client(), escape::WALLS, |case| case.level == "standard").await >= 100);
 }
 
 #[tokio::test]

@@ -59,6 +59,7 @@ impl Actor {
             kernel.begin_usage();
         }
         self.running = Some(running);
+        self.strays = 0;
         self.note_judgement();
         if self.end_refused() {
             return;
@@ -100,6 +101,8 @@ impl Actor {
         if let Some(running) = self.running.as_mut().filter(|it| it.count == n && it.parts_sent == i) {
             running.parts_sent += 1;
             self.send_part();
+        } else {
+            self.stray();
         }
     }
 
@@ -164,7 +167,7 @@ impl Actor {
             done.end_ns = monotonic_ns();
         }
         if self.running.as_ref().is_none_or(|it| it.count != done.n || it.done.is_some()) {
-            return;
+            return self.stray();
         }
         self.fence();
         self.on_findings(done.m, std::mem::take(&mut done.violations));
@@ -244,7 +247,13 @@ impl Actor {
     }
 
     /// The interpreter is gone in the middle of an execution.
-    pub(super) fn lose_running(&mut self, status: Option<ExitStatus>, used: Used, exited: &Exited) {
+    pub(super) fn lose_running(
+        &mut self,
+        status: Option<ExitStatus>,
+        used: Used,
+        exited: &Exited,
+        given_up: Option<String>,
+    ) {
         let Some(running) = self.running.take() else {
             self.state_lost = true;
             return;
@@ -262,6 +271,8 @@ impl Actor {
         };
         if running.stop == Some(Cause::Restart) {
             outcome.exception = Some(state_lost("the interpreter was restarted"));
+        } else if let Some(fault) = given_up.filter(|_| outcome.limit.is_none()) {
+            outcome.exception = Some(state_lost(&format!("the interpreter was replaced: {fault}")));
         }
         if self.violations.condemned {
             outcome.exception = Some(state_lost(TOO_MANY));

@@ -20,6 +20,9 @@ use crate::session::log::Found;
 use crate::session::{Execute, Judged, Refusal, create_request};
 use crate::supervisor::link::Exited;
 
+/// Messages that answer nothing which a driver may send between two executions. After a `hello` it repeats a few.
+const MAX_STRAYS: u32 = 100;
+
 /// What an execution is to do, as it is stored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Job {
@@ -80,7 +83,8 @@ impl Actor {
             KernelEvent::Driver(FromDriver::Owner { m, n }) => self.on_owner(m, n),
             KernelEvent::Driver(FromDriver::Reply { n, body }) => self.on_reply(n, body),
             KernelEvent::Driver(FromDriver::Hello { last, .. }) => self.on_hello(last),
-            KernelEvent::Driver(FromDriver::Ready { .. }) | KernelEvent::Ended(_) => {}
+            KernelEvent::Driver(FromDriver::Ready { .. }) => self.stray(),
+            KernelEvent::Ended(_) => {}
             KernelEvent::Refused(refused) => self.on_refused(refused),
             KernelEvent::DriverFault(error) => self.driver_fault(&error),
             KernelEvent::Asked(id) => self.on_asked(id),
@@ -94,7 +98,22 @@ impl Actor {
     /// The driver cannot be used any more. The usual reason is that its process has ended, and init is about to tell how.
     pub(super) fn driver_fault(&mut self, error: &ControlError) {
         tracing::debug!(error = error as &dyn std::error::Error, "the driver is given up");
-        self.kill_at = Some(Instant::now() + GRACE);
+        if let Some(kernel) = &mut self.kernel {
+            kernel.give_up_driver();
+        }
+        // A second fault puts nothing off.
+        self.kill_at.get_or_insert(Instant::now() + GRACE);
+        self.fault.get_or_insert(error.to_string());
+        // What is not begun yet is not given to a driver that cannot tell its end.
+        self.replacing |= self.running.is_none();
+    }
+
+    /// The driver has said something that answers nothing. Repeats are no fault, a flood is.
+    pub(super) fn stray(&mut self) {
+        self.strays += 1;
+        if self.strays > MAX_STRAYS {
+            self.driver_fault(&ControlError::Unexpected);
+        }
     }
 
     /// Every process is gone: the last of the output is taken, what ran is told, and a fresh interpreter boots.
@@ -104,7 +123,9 @@ impl Actor {
         let kernel = self.kernel.take();
         self.violations.condemned |= exited.violations;
         let (status, used) = kernel.as_ref().map_or((None, Used::default()), |it| (it.exit_status(), it.used()));
-        (self.asked, self.kill_at) = (None, None);
+        // One that ended by itself in time was not given up.
+        let given_up = self.fault.take().filter(|_| self.kill_at.is_none());
+        (self.asked, self.kill_at, self.strays) = (None, None, 0);
         (self.synchronising, self.fence, self.reap, self.replacing) = (None, false, false, false);
         self.feed = Feed::default();
         self.lose_query();
@@ -113,7 +134,7 @@ impl Actor {
         let waiting = self.book.lose();
         // Begun by the actor's next turn, but known to all before the end is told: nobody finds the session idle between.
         self.begin_boot();
-        self.lose_running(status, used, exited);
+        self.lose_running(status, used, exited, given_up);
         for ticket in waiting {
             let why = super::running::state_lost("the interpreter was lost before it ran");
             self.end_unrun(ticket.id, ticket.job, why);
@@ -195,7 +216,10 @@ impl Actor {
 
     /// The driver has said where it stands: either it has ended what runs, and repeats that next, or it never heard of it.
     fn on_hello(&mut self, last: u64) {
-        self.synchronising = None;
+        if self.synchronising.take().is_none() {
+            return self.stray();
+        }
+        self.strays = 0;
         match &self.running {
             Some(running) if running.count > last => {
                 if !self.end_refused() {

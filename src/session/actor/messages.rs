@@ -8,17 +8,24 @@ use serde_json::Value;
 
 use super::Actor;
 use super::running::Cause;
-use crate::runtime::control::{MAX_DISPLAY, ToDriver};
+use crate::runtime::control::{ControlError, MAX_DISPLAY, ToDriver};
 use crate::session::log::Message;
+
+/// What a display or a question counts at least: the log and its readers hold more of it than its text.
+const LEAST_WEIGHT: usize = 16;
+/// Bytes of prompts that an execution may always have, however little it may print.
+const MIN_ASKED: u64 = 64 * 1024;
+/// Messages that may wait for room in the log: each thread of a program waits for its own.
+const MAX_UNSAVED: usize = 64;
 
 impl Actor {
     /// Something to show.
     pub(super) fn on_display(&mut self, m: u64, data: BTreeMap<String, Value>, metadata: BTreeMap<String, Value>) {
         if self.is_stored(m) {
-            return self.acknowledge(m);
+            return self.repeat(m);
         }
         self.take_pending_output();
-        let weight = weight(&data) + weight(&metadata);
+        let weight = (weight(&data) + weight(&metadata)).max(LEAST_WEIGHT);
         if weight > MAX_DISPLAY || weight > self.room() {
             self.drop_display(m, weight);
             return;
@@ -32,16 +39,23 @@ impl Actor {
     /// The program asks for input. Between executions nobody is asked: the thread that wants it waits.
     pub(super) fn on_input_request(&mut self, m: u64, prompt: String, password: bool) {
         if self.is_stored(m) {
-            return self.acknowledge(m);
+            return self.repeat(m);
         }
         self.take_pending_output();
-        match &self.running {
-            Some(running) => {
-                let id = running.id.clone();
-                self.store_message(m, Event::InputRequest { id, prompt, password });
-            }
-            None => self.acknowledge(m),
+        let Some(running) = &mut self.running else { return self.repeat(m) };
+        running.asked += prompt.len().max(LEAST_WEIGHT) as u64;
+        if running.asked > self.identity.limits.max_output_size.max(MIN_ASKED) {
+            self.stop(Cause::Limit(Limit::Output));
+            return self.acknowledge(m);
         }
+        let id = running.id.clone();
+        self.store_message(m, Event::InputRequest { id, prompt, password });
+    }
+
+    /// What is stored already, or is nobody's: it is acknowledged, but not without end.
+    fn repeat(&mut self, m: u64) {
+        self.acknowledge(m);
+        self.stray();
     }
 
     /// What comes next was written by the execution that runs, or by what another left behind: that is nobody's.
@@ -72,8 +86,10 @@ impl Actor {
         let message = Message { sandbox: kernel.sandbox().0, number: m };
         if self.unsaved_messages.is_empty() {
             self.try_store(message, event);
-        } else {
+        } else if self.unsaved_messages.len() < MAX_UNSAVED {
             self.unsaved_messages.push_back((message, event));
+        } else {
+            self.driver_fault(&ControlError::Impatient);
         }
     }
 

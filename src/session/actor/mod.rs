@@ -119,6 +119,10 @@ pub(crate) struct Actor {
     asked: Option<(u64, Instant)>,
     /// The driver is given up: its sandbox is killed at this instant, if it has not ended by itself.
     kill_at: Option<Instant>,
+    /// Why it is given up.
+    fault: Option<String>,
+    /// What it has said that answers nothing.
+    strays: u32,
     /// The driver has not said yet where it stands, and, if nothing runs, has until then.
     synchronising: Option<Instant>,
     /// An interrupt was sent: the driver is to say that it is past it, before it gets anything else.
@@ -184,6 +188,8 @@ impl Actor {
             running: None,
             asked: None,
             kill_at: None,
+            fault: None,
+            strays: 0,
             synchronising: None,
             fence: false,
             reap: false,

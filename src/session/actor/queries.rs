@@ -81,12 +81,14 @@ impl Actor {
         if let Some(asking) = self.asking.as_mut().filter(|asking| asking.n == n && asking.parts_sent == i) {
             asking.parts_sent += 1;
             self.send_query();
+        } else {
+            self.stray();
         }
     }
 
     /// The driver answers.
     pub(super) fn on_reply(&mut self, n: u64, reply: Reply) {
-        let Some(asking) = self.asking.take_if(|asking| asking.n == n) else { return };
+        let Some(asking) = self.asking.take_if(|asking| asking.n == n) else { return self.stray() };
         if let Some(asker) = asking.asker {
             let _ = asker.send(Ok(reply));
         }

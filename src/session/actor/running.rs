@@ -73,6 +73,8 @@ pub(super) struct Running {
     pub(super) kept: u64,
     /// Bytes beyond `max_output_size`, thrown away.
     pub(super) dropped: u64,
+    /// Bytes of prompts that are in the log.
+    pub(super) asked: u64,
     /// The driver's word, while init kills what else the execution started.
     pub(super) done: Option<Box<Done>>,
     /// The limit for which it ends, once the driver has told its end.
@@ -113,6 +115,7 @@ impl Running {
             again: None,
             kept: 0,
             dropped: 0,
+            asked: 0,
             done: None,
             verdict: None,
             violation: None,
