@@ -207,7 +207,7 @@ impl Kernel {
         loop {
             // First, so that a driver that never stops talking hides no limit that has struck.
             if let Ok(news) = self.news.try_recv() {
-                return self.learn(news);
+                return self.told(news);
             }
             match self.decoder.take() {
                 Ok(Some(message)) => return KernelEvent::Driver(message),

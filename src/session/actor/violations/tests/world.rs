@@ -15,10 +15,11 @@ use tokio::task::{AbortHandle, JoinSet};
 
 use super::super::*;
 use crate::runtime::Kernel;
+use crate::runtime::screen::Judgement;
 use crate::sandbox::cgroup::Counter;
 use crate::session::actor::{Origin, Parts, Settings};
 use crate::session::log::{Cursor, Item, Log, LogLimits};
-use crate::session::{Command, Execute, Identity, Refusal, Snapshot, create_request};
+use crate::session::{Command, Execute, Identity, Judged, Refusal, Snapshot, create_request};
 use crate::store::{SessionRow, Store};
 use crate::supervisor::handle::SupervisorHandle;
 use crate::supervisor::link::{self, Counts, Exited, Held, SandboxId, ToGateway};
@@ -167,7 +168,8 @@ impl World {
             stdin: None,
             interactive: false,
         };
-        self.commands.send(Command::Execute(execute, reply)).await.expect("the actor lives");
+        let judged = Judged { execute, judgement: Judgement::default() };
+        self.commands.send(Command::Execute(judged, reply)).await.expect("the actor lives");
         answer.await.expect("an answer").map(drop)
     }
 
