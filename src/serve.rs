@@ -141,7 +141,15 @@ fn program(language: Language, interpreter: Interpreter, levels: &config::Sandbo
         Language::Bash | Language::Shell => (sandbox::Interrupt::Group, bash::FILES),
     };
     let Interpreter { argv, binds, own, version, .. } = interpreter;
-    Program { language, version, argv, interrupt, memory_argument, memory_rlimit, files: files_by_level(language, files, levels), binds, own }
+    let files = files_by_level(language, files, levels);
+    Program { language, version, argv, interrupt, memory_argument, memory_rlimit, files, binds, own }
+}
+
+fn warn_of_no_effect(config: &Config) {
+    let keys = config.without_effect();
+    if !keys.is_empty() {
+        tracing::warn!("settings without effect in this version: {}", keys.join(", "));
+    }
 }
 
 /// The driver, and what it has to say about imports at each level.
@@ -160,13 +168,6 @@ fn files_by_level(
         (mode, driver.iter().cloned().chain(policy).collect())
     };
     all.map(of).into()
-}
-
-fn warn_of_no_effect(config: &Config) {
-    let keys = config.without_effect();
-    if !keys.is_empty() {
-        tracing::warn!("settings without effect in this version: {}", keys.join(", "));
-    }
 }
 
 /// One data directory has one server.

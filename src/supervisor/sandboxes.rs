@@ -175,7 +175,8 @@ impl Sandboxes {
             .map(|(name, value)| CString::new(format!("{name}={value}")))
             .collect::<Result<Vec<_>, _>>()
             .map_err(|_| MakeError::Environment)?;
-        let files: Vec<_> = program.files.get(&create.mode).into_iter().flatten().map(|(at, it)| (*at, &**it)).collect();
+        let files: Vec<_> =
+            program.files.get(&create.mode).into_iter().flatten().map(|(at, it)| (*at, &**it)).collect();
         let limits = Limits {
             memory_bytes: create.memory_bytes,
             memory_rlimit: program.memory_rlimit,
