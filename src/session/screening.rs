@@ -13,8 +13,9 @@ use crate::runtime::screen::{Judgement, Policy, Screen};
 
 /// Bytes of code that are screened at once; longer code would hold up a thread that serves others.
 const SHORT: usize = 16 * 1024;
-/// Long codes that are screened at one time. The others wait, in order.
-const LONG_AT_ONCE: usize = 2;
+/// Long codes that are screened at one time: each takes up to half a second, and up to 250 MiB if it is hostile. The
+/// others wait, in order.
+const LONG_AT_ONCE: usize = 1;
 
 /// An execution with what becomes of it.
 #[derive(Debug)]

@@ -15,13 +15,15 @@ use super::{IMPORT, MAX_FINDINGS, UNSCREENED, words};
 
 /// Places that are kept until the end decides which of them are told.
 const MAX_PLACES: usize = 4096;
+/// How deep in the tree a pattern may begin. Beyond it, each step of the search costs by the depth.
+const MAX_DEPTH: u32 = 1000;
 /// Matches that the query may have begun at one time; beyond it, the oldest are given up.
 const MAX_UNFINISHED: u32 = 4096;
 
 /// What one look may take.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
-    /// Bytes of the code that are read. A tree takes up to a hundred times as much.
+    /// Bytes of the code that are read. A tree takes up to 250 times as much.
     pub(super) bytes: usize,
     /// For reading and searching together.
     pub(super) time: Duration,
@@ -56,22 +58,33 @@ pub(super) fn find<'a>(
 ) -> Vec<Finding<'a>> {
     let deadline = Instant::now() + limits.time;
     let read = &code[..code.floor_char_boundary(limits.bytes)];
-    let mut search = Search { rules, code: read, is_refused, places: Vec::new(), conditional: Vec::new() };
-    let is_whole = match parse(rules, read, deadline) {
+    let text = plain(read);
+    let mut search = Search { rules, code: read, text: &text, is_refused, places: Vec::new(), conditional: Vec::new() };
+    let is_whole = match parse(rules, &text, deadline) {
         Some(tree) => search.run(&tree, deadline) && read.len() == code.len(),
         None => false,
     };
     search.findings(is_whole)
 }
 
+/// Code as it is read, byte for byte: letters that are not ASCII are some letter, and control characters blanks. The
+/// scanners of the grammars look up characters in tables of 256, whatever the character is, and read beside them.
+fn plain(code: &str) -> Vec<u8> {
+    let plain = |byte: u8| match byte {
+        b'\n' | b'\t' | b'\r' | b' '..=b'~' => byte,
+        0x80.. => b'x',
+        _ => b' ',
+    };
+    code.bytes().map(plain).collect()
+}
+
 /// The tree of code, if there is one in time.
-fn parse(rules: &Rules, code: &str, deadline: Instant) -> Option<Tree> {
+fn parse(rules: &Rules, text: &[u8], deadline: Instant) -> Option<Tree> {
     let mut parser = Parser::new();
     parser.set_language(&rules.grammar).expect("the grammar is of this version of tree-sitter");
     let mut late = |_: &_| until(deadline);
     let options = ParseOptions::new().progress_callback(&mut late);
-    let bytes = code.as_bytes();
-    parser.parse_with_options(&mut |at, _| bytes.get(at..).unwrap_or_default(), None, Some(options))
+    parser.parse_with_options(&mut |at, _| text.get(at..).unwrap_or_default(), None, Some(options))
 }
 
 fn until(deadline: Instant) -> ControlFlow<()> {
@@ -81,6 +94,8 @@ fn until(deadline: Instant) -> ControlFlow<()> {
 struct Search<'a, 'c> {
     rules: &'a Rules,
     code: &'c str,
+    /// The code as it is read.
+    text: &'c [u8],
     is_refused: &'c dyn Fn(&str) -> bool,
     places: Vec<Place<'a>>,
     /// What runs perhaps, as ranges of the code.
@@ -104,9 +119,9 @@ impl<'a> Search<'a, '_> {
         };
         let mut cursor = QueryCursor::new();
         cursor.set_match_limit(MAX_UNFINISHED);
+        cursor.set_max_start_depth(Some(MAX_DEPTH));
         let options = QueryCursorOptions::new().progress_callback(&mut late);
-        let text = self.code.as_bytes();
-        let mut matches = cursor.matches_with_options(&self.rules.query, tree.root_node(), text, options);
+        let mut matches = cursor.matches_with_options(&self.rules.query, tree.root_node(), self.text, options);
         while let Some(found) = matches.next() {
             self.take(found);
             if self.places.len() == MAX_PLACES {
