@@ -152,13 +152,11 @@ def install():
     """Begins to ask. Returns (the imports, patches for modules by name); no imports if everything may be imported."""
     try:
         with open(LIST, encoding="utf-8") as file:
-            told = jsontext.decode(file.read())
+            imports = Imports(**jsontext.decode(file.read()))
     except FileNotFoundError:
         return None, {}
-    patches = {} if told["level"] == "relaxed" else {"subprocess": load("imports").spare_attempts}
-    imports = Imports(**told)
     if imports.are_free():
-        return None, patches
+        return None, {}
     builtins.__import__ = _guarded_import(imports)
 
     def check_name(name="", package=None, **_):
@@ -173,7 +171,6 @@ def install():
         module.__import__ = builtins.__import__
 
     return imports, {
-        **patches,
         "importlib": patch_importlib,
         "importlib.util": lambda module: _guard(module, "module_from_spec", check_spec),
         "runpy": lambda module: _guard(module, "run_module", lambda mod_name, *_, **__: imports.check(mod_name)),

@@ -1,11 +1,8 @@
 """Imports by the driver, and changes to modules that a program imports, made then and not before."""
 
 import sys
-from errno import EACCES
 from _frozen_importlib import _gcd_import
 from _frozen_importlib_external import PathFinder
-
-CURIOUS = "platform", "matplotlib.font_manager"  # they ask `uname` and `fc-list`, and do without
 
 _path_at_start = list(sys.path)
 
@@ -49,17 +46,3 @@ class Patches:
 
     def invalidate_caches(self):
         """The finders that do the work have the caches."""
-
-
-def spare_attempts(subprocess):
-    """Tells libraries that look around by programs what Linux would where it lets nothing be executed. Else that attempt
-    were reported as one of the program that has imported pandas.
-    """
-    call = subprocess.check_output
-
-    def check_output(*args, **named):
-        if sys._getframe(1).f_globals.get("__name__") in CURIOUS:
-            raise PermissionError(EACCES, "Permission denied")
-        return call(*args, **named)
-
-    subprocess.check_output = check_output
