@@ -23,7 +23,7 @@ fn details(events: &[LoggedEvent]) -> Vec<(&str, &str, ViolationLayer)> {
 }
 
 #[tokio::test]
-async fn a_refused_call_is_told_and_named_in_every_language_and_ends_nothing() {
+async fn a_refused_call_is_told_and_named_and_ends_nothing() {
     let server = Server::start().await;
     let client = server.client();
     for (language, mode, code, detail) in [
@@ -34,7 +34,7 @@ async fn a_refused_call_is_told_and_named_in_every_language_and_ends_nothing() {
             "console.log(require('child_process').spawnSync('/usr/bin/id').error.code)",
             "execve /usr/bin/id",
         ),
-        ("bash", "strict", "/usr/bin/bash -c true; echo $?", "execve /usr/bin/bash"),
+        ("python", "strict", TRY, "execve /usr/bin/id"),
     ] {
         let id = session(&client, language, json!({"sandbox_mode": mode})).await;
         let mut socket = client.attach(&id, None).await.expect("a socket");
@@ -85,8 +85,12 @@ async fn a_flood_of_refused_calls_ends_the_session() {
     let server = Server::start().await;
     let client = server.client();
     for (language, mode, code) in [
-        ("python", "standard", "import os\nwhile True:\n  try: os.execv('/usr/bin/id', ['id'])\n  except OSError: pass"),
-        ("bash", "strict", "while :; do /usr/bin/bash -c true; done"),
+        (
+            "python",
+            "standard",
+            "import os\nwhile True:\n  try: os.execv('/usr/bin/id', ['id'])\n  except OSError: pass",
+        ),
+        ("javascript", "strict", "for (;;) require('child_process').spawnSync('/usr/bin/id')"),
     ] {
         let id = session(&client, language, json!({"sandbox_mode": mode})).await;
         let result = run_for(&client, &id, 60_000, code).await;
@@ -114,7 +118,8 @@ async fn a_crash_of_the_gateway_forgets_no_refusal_of_what_runs() {
     let client = server.client();
     let id = python(&client, json!({})).await;
     let mut follower = Follower::new(&client, &id);
-    let waits = format!("{TRY}import time\ntry:\n    while True: time.sleep(0.01)\nexcept KeyboardInterrupt:\n    pass\n");
+    let waits =
+        format!("{TRY}import time\ntry:\n    while True: time.sleep(0.01)\nexcept KeyboardInterrupt:\n    pass\n");
     let e1 = follower.execute("e1", &waits, 30_000).await;
     follower.until(|event| matches!(event, Event::Violation { .. })).await;
     server.crash_gateway().await;
