@@ -26,21 +26,28 @@ fn details(events: &[LoggedEvent]) -> Vec<(&str, &str, ViolationLayer)> {
 async fn a_refused_call_is_told_and_named_and_ends_nothing() {
     let server = Server::start().await;
     let client = server.client();
-    for (language, mode, code, detail) in [
-        ("python", "standard", TRY, "execve /usr/bin/id"),
+    for (language, mode, code, rule, detail) in [
+        ("python", "standard", TRY, "exec", "execve /usr/bin/id"),
         (
             "javascript",
             "standard",
             "console.log(require('child_process').spawnSync('/usr/bin/id').error.code)",
+            "exec",
             "execve /usr/bin/id",
         ),
-        ("python", "strict", TRY, "execve /usr/bin/id"),
+        (
+            "python",
+            "strict",
+            "import socket\ntry: socket.socket(socket.AF_INET)\nexcept OSError: pass",
+            "network",
+            "socket",
+        ),
     ] {
         let id = session(&client, language, json!({"sandbox_mode": mode})).await;
         let mut socket = client.attach(&id, None).await.expect("a socket");
         let e1 = send(&mut socket, "e1", code).await;
         let events = until_result(&mut socket, &e1).await;
-        assert_eq!(details(&events), [("exec", detail, ViolationLayer::Kernel)], "{language}: {events:?}");
+        assert_eq!(details(&events), [(rule, detail, ViolationLayer::Kernel)], "{language}: {events:?}");
         let Some(LoggedEvent { event: Event::Result(outcome), .. }) = events.last() else { panic!("{events:?}") };
         assert!(outcome.success, "{language}: {outcome:?}");
         assert_eq!(outcome.violation.as_ref().map(|it| it.detail.as_str()), Some(detail), "{language}");
