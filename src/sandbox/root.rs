@@ -200,7 +200,8 @@ fn system_trees(plan: &Plan, level: &policy::Level, request: &Request<'_>) -> Re
                 trees.extend(directories.iter().map(|name| image_tree(mount, name)).collect::<Result<Vec<_>, _>>()?);
                 let data = data_directories();
                 shown.retain(|target, _| {
-                    data.contains(target) || !directories.iter().any(|name| target.starts_with(Path::new("/").join(name)))
+                    data.contains(target)
+                        || !directories.iter().any(|name| target.starts_with(Path::new("/").join(name)))
                 });
             }
         }

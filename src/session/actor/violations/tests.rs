@@ -10,7 +10,6 @@ use repltool_protocol::event::{ExecutionState, SessionStatus, StreamName};
 use self::world::{PER_MINUTE, World};
 use super::*;
 use crate::session::Refusal;
-use crate::session::log::{Log, LogLimits, Tail};
 
 #[tokio::test]
 async fn a_result_is_told_after_the_violations_of_its_execution() {
@@ -161,10 +160,8 @@ async fn the_log_tells_the_next_process_what_was_broken_and_why_it_ended() {
     world.until_started().await;
     world.refuse("execve /usr/bin/id", 1);
     world.violation().await;
-    // The gateway dies.
-    world.tasks.shutdown().await;
-    let open = || Log::open(&world.folder.path().join("log"), LogLimits::new(1 << 20), Tail::Trusted);
-    let (mut log, _, found) = open().expect("the log");
+    world.crash().await;
+    let (mut log, _, found) = world.found();
     let begun = found.pending[0].begun.clone().expect("it runs");
     assert_eq!(begun.violation.expect("the first").detail, "execve /usr/bin/id");
     assert_eq!(found.ended_because, None);
@@ -172,7 +169,30 @@ async fn the_log_tells_the_next_process_what_was_broken_and_why_it_ended() {
     let reason = Some(StatusReason::Violations);
     log.append(&Event::Status { status, execution_state, reason, recovered: None }).expect("appended");
     drop(log);
-    assert_eq!(open().expect("the log").2.ended_because, reason);
+    assert_eq!(world.found().2.ended_because, reason);
+}
+
+#[tokio::test]
+async fn a_gateway_that_dies_while_it_ends_a_session_leaves_the_rest_to_the_next_one() {
+    let mut world = World::new(PolicyAction::Refuse).await;
+    world.execute("e1").await.expect("accepted");
+    world.execute("e2").await.expect("accepted");
+    world.heard().await;
+    world.until_started().await;
+    world.event().await;
+    world.refuse("execve /usr/bin/id", 1);
+    world.violation().await;
+    world.crash().await;
+    world.store.end(&world.identity.id, jiff::Timestamp::now()).await.expect("stored");
+    let (log, _, found) = world.found();
+    drop(log);
+    world.take_up_ended(found.last_seq);
+    let outcome = world.result().await;
+    assert_eq!((outcome.id.as_str(), outcome.success, outcome.state_lost), ("e1", false, true));
+    assert_eq!(outcome.violation.expect("the first").detail, "execve /usr/bin/id");
+    assert_eq!(world.result().await.id.as_str(), "e2");
+    assert_ended(&mut world, None).await;
+    assert_eq!(world.store.history(&world.identity.id, 10, 0).await.expect("history").0, 2);
 }
 
 proptest! {

@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use repltool_protocol::event::{ExecutionState, LoggedEvent, Outcome, SessionStatus};
+use repltool_protocol::ids::Seq;
 use repltool_protocol::rest::{Language, ResourceLimits, SandboxMode};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
@@ -28,7 +29,7 @@ const SANDBOX: SandboxId = SandboxId(7);
 pub(super) const PER_MINUTE: u32 = 5;
 
 pub(super) struct World {
-    pub(super) folder: tempfile::TempDir,
+    folder: tempfile::TempDir,
     pub(super) store: Store,
     pub(super) identity: Arc<Identity>,
     /// The supervisor's end of the link.
@@ -43,7 +44,7 @@ pub(super) struct World {
     pub(super) snapshot: watch::Receiver<Snapshot>,
     cursor: Cursor,
     pub(super) actor: AbortHandle,
-    pub(super) tasks: JoinSet<()>,
+    tasks: JoinSet<()>,
     _kept: Vec<OwnedFd>,
 }
 
@@ -88,6 +89,27 @@ fn counter(text: &str) -> OwnedFd {
     file.into()
 }
 
+fn parts(
+    identity: &Arc<Identity>,
+    policy: PolicyAction,
+    log: Log,
+    store: &Store,
+    supervisor: SupervisorHandle,
+) -> (Parts, mpsc::Sender<Command>, watch::Receiver<Snapshot>) {
+    let (sender, commands) = mpsc::channel(8);
+    let (snapshot, watched) = watch::channel(snapshot());
+    let settings = Settings {
+        queue: 4,
+        idle_timeout: Duration::from_secs(600),
+        idle_after: Duration::from_secs(60),
+        keep_ended: Duration::from_secs(600),
+        violations_per_minute: PER_MINUTE,
+    };
+    let (identity, store) = (identity.clone(), store.clone());
+    let parts = Parts { identity, config: config(), settings, policy, log, store, supervisor, commands, snapshot };
+    (parts, sender, watched)
+}
+
 impl World {
     pub(super) async fn new(policy: PolicyAction) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
@@ -120,25 +142,7 @@ impl World {
             ended_at: None,
         };
         store.create_session(row).await.expect("stored");
-        let (commands, received) = mpsc::channel(8);
-        let (published, watched) = watch::channel(snapshot());
-        let parts = Parts {
-            identity: identity.clone(),
-            config: config(),
-            settings: Settings {
-                queue: 4,
-                idle_timeout: Duration::from_secs(600),
-                idle_after: Duration::from_secs(60),
-                keep_ended: Duration::from_secs(600),
-                violations_per_minute: PER_MINUTE,
-            },
-            policy,
-            log,
-            store: store.clone(),
-            supervisor,
-            commands: received,
-            snapshot: published,
-        };
+        let (parts, commands, watched) = parts(&identity, policy, log, &store, supervisor);
         let actor = tasks.spawn(Actor::new(parts, Origin::New(kernel)).run());
         let driver = UnixStream::from_std(driver.into()).expect("a socket");
         let kept = vec![far_init, stderr_end];
@@ -157,6 +161,29 @@ impl World {
             tasks,
             _kept: kept,
         }
+    }
+
+    /// The gateway dies, at once.
+    pub(super) async fn crash(&mut self) {
+        self.tasks.shutdown().await;
+    }
+
+    /// What the next gateway finds in the log.
+    pub(super) fn found(&self) -> (Log, LogReader, Found) {
+        Log::open(&self.folder.path().join("log"), LogLimits::new(1 << 20), Tail::Trusted).expect("the log")
+    }
+
+    /// The next gateway takes up the session, which was stored as ended. Reading goes on after event `after`.
+    pub(super) fn take_up_ended(&mut self, after: Seq) {
+        let (log, reader, found) = self.found();
+        let (near, far) = pair(SocketType::SEQPACKET);
+        let (notices, _) = mpsc::channel(1);
+        let (supervisor, _) = SupervisorHandle::new(link::register(near).expect("registered"), notices);
+        self.link = far;
+        let (parts, commands, watched) = parts(&self.identity, PolicyAction::Refuse, log, &self.store, supervisor);
+        let origin = Origin::Ended { at: jiff::Timestamp::now(), found };
+        (self.commands, self.snapshot, self.cursor) = (commands, watched, reader.cursor(Some(after)));
+        self.actor = self.tasks.spawn(Actor::new(parts, origin).run());
     }
 
     pub(super) async fn execute(&self, id: &str) -> Result<(), Refusal> {
