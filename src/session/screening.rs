@@ -33,14 +33,14 @@ pub struct Judged {
 #[derive(Debug)]
 pub struct Screening {
     screen: Arc<Screen>,
-    long: Semaphore,
+    long: Arc<Semaphore>,
 }
 
 impl Screening {
     /// Screening by the policies of the configuration.
     pub fn new(sandbox: &Sandbox) -> Self {
         let screen = Screen::new(|mode| policy(sandbox, mode));
-        Self { screen: Arc::new(screen), long: Semaphore::new(LONG_AT_ONCE) }
+        Self { screen: Arc::new(screen), long: Arc::new(Semaphore::new(LONG_AT_ONCE)) }
     }
 
     /// Makes ready for code of a language. Takes a moment, the first time.
@@ -62,12 +62,14 @@ impl Screening {
         {
             return Ok(Judged { execute, judgement });
         }
-        let Ok(turn) = tokio::time::timeout(PATIENCE, self.long.acquire()).await else {
+        let Ok(turn) = tokio::time::timeout(PATIENCE, self.long.clone().acquire_owned()).await else {
             return Ok(Judged { execute, judgement: Judgement::unscreened() });
         };
-        let _turn = turn.map_err(|_| Refusal::Internal)?;
+        let turn = turn.map_err(|_| Refusal::Internal)?;
         let screen = self.screen.clone();
         let judged = tokio::task::spawn_blocking(move || {
+            // Kept until the end, also when nobody waits for it any more.
+            let _turn = turn;
             let judgement = screen.examine(language, mode, &execute.code);
             Judged { execute, judgement }
         });
