@@ -246,7 +246,9 @@ fn hostile_code_takes_bounded_time() {
 #[test]
 fn characters_that_the_grammars_cannot_take_do_no_harm() {
     let screen = everything_allowed();
-    for code in ["echo {\u{10ffff}", "a{1..\u{100000}}", "x <<E\n{\u{fffff}", "\u{10fffe}{\u{10fffe}", "echo é; rm -rf /"] {
+    for code in
+        ["echo {\u{10ffff}", "a{1..\u{100000}}", "x <<E\n{\u{fffff}", "\u{10fffe}{\u{10fffe}", "echo é; rm -rf /"]
+    {
         for language in LANGUAGES {
             let judgement = screen.examine(language, SandboxMode::Standard, code);
             assert_eq!(judgement.refuse.is_some(), language == Language::Bash && code.contains("rm -rf"), "{code:?}");
