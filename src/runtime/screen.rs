@@ -18,6 +18,7 @@ mod rules;
 mod words;
 
 use std::sync::LazyLock;
+use std::time::Duration;
 
 use repltool_protocol::event::{Exception, Violation, ViolationLayer};
 use repltool_protocol::rest::{Language, SandboxMode};
@@ -30,6 +31,8 @@ use rules::{Certainty, Rules};
 
 /// Findings of one execution that are told; the first ones.
 pub const MAX_FINDINGS: usize = 16;
+/// CPU time of a glance, within which ordinary short code is read.
+pub const GLANCE: Duration = Duration::from_millis(10);
 /// The rule that a module is imported which the level does not allow.
 pub const IMPORT: &str = "import";
 /// Not a rule: a part of the code was not read.
@@ -67,6 +70,13 @@ pub struct Refusal {
 }
 
 impl Judgement {
+    /// Of code for which there was no time.
+    pub fn unscreened() -> Self {
+        let violation =
+            Violation { rule: UNSCREENED.to_owned(), detail: find::TOO_MUCH.to_owned(), layer: ViolationLayer::Policy };
+        Self { refuse: None, violations: vec![(violation, PolicyAction::Record)] }
+    }
+
     /// Whether there is nothing to do or to tell.
     pub fn is_empty(&self) -> bool {
         self.refuse.is_none() && self.violations.is_empty()
@@ -108,17 +118,28 @@ impl Screen {
         self.rules(language);
     }
 
-    /// Judges code. Takes time by the length of the code, and at most a second on a machine that is not busy; short code
-    /// takes microseconds.
+    /// Judges code. Takes CPU time by the length of the code, and not much more than half a second; short code takes
+    /// microseconds.
     pub fn examine(&self, language: Language, mode: SandboxMode, code: &str) -> Judgement {
+        let findings = self.find(language, mode, code, Limits::default());
+        judge(language, mode, self.policy(mode).action, findings)
+    }
+
+    /// [`Self::examine`] for a thread that serves others: gives up after [`GLANCE`].
+    pub fn glance(&self, language: Language, mode: SandboxMode, code: &str) -> Option<Judgement> {
+        let findings = self.find(language, mode, code, Limits { time: GLANCE, ..Limits::default() });
+        let is_whole = findings.iter().all(|finding| finding.rule != UNSCREENED);
+        is_whole.then(|| judge(language, mode, self.policy(mode).action, findings))
+    }
+
+    fn find(&self, language: Language, mode: SandboxMode, code: &str, limits: Limits) -> Vec<Finding<'_>> {
         let policy = self.policy(mode);
         let is_refused = |module: &str| match language {
             Language::Python => !policy.python.allows(module),
             Language::Javascript => !policy.javascript.allows(module),
             Language::Bash | Language::Shell => true,
         };
-        let findings = find::find(self.rules(language), code, &is_refused, Limits::default());
-        judge(language, mode, policy.action, findings)
+        find::find(self.rules(language), code, &is_refused, limits)
     }
 
     fn policy(&self, mode: SandboxMode) -> &Policy {

@@ -2,6 +2,7 @@
 //! [`crate::runtime::screen`].
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use repltool_protocol::rest::{Language, SandboxMode};
 use tokio::sync::Semaphore;
@@ -11,11 +12,13 @@ use crate::config::Sandbox;
 use crate::runtime::modules::Modules;
 use crate::runtime::screen::{Judgement, Policy, Screen};
 
-/// Bytes of code that are screened at once; longer code would hold up a thread that serves others.
+/// Bytes of code that may be screened at once; longer code would hold up a thread that serves others.
 const SHORT: usize = 16 * 1024;
-/// Long codes that are screened at one time: each takes up to half a second, and up to 250 MiB if it is hostile. The
-/// others wait, in order.
+/// Codes that are screened at one time if they are long, or cost more than a glance: each takes up to half a second, and
+/// up to 250 MiB if it is hostile. The others wait, in order.
 const LONG_AT_ONCE: usize = 1;
+/// How long a code waits for its turn; then it runs unscreened, so that nobody's hostile code holds up the others.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// An execution with what becomes of it.
 #[derive(Debug)]
@@ -30,14 +33,14 @@ pub struct Judged {
 #[derive(Debug)]
 pub struct Screening {
     screen: Arc<Screen>,
-    long: Semaphore,
+    long: Arc<Semaphore>,
 }
 
 impl Screening {
     /// Screening by the policies of the configuration.
     pub fn new(sandbox: &Sandbox) -> Self {
         let screen = Screen::new(|mode| policy(sandbox, mode));
-        Self { screen: Arc::new(screen), long: Semaphore::new(LONG_AT_ONCE) }
+        Self { screen: Arc::new(screen), long: Arc::new(Semaphore::new(LONG_AT_ONCE)) }
     }
 
     /// Makes ready for code of a language. Takes a moment, the first time.
@@ -54,13 +57,19 @@ impl Screening {
     /// Safe: nothing has been accepted.
     pub(super) async fn judge(&self, identity: &Identity, execute: Execute) -> Result<Judged, Refusal> {
         let (language, mode) = (identity.language, identity.sandbox_mode);
-        if execute.code.len() <= SHORT {
-            let judgement = self.screen.examine(language, mode, &execute.code);
+        if execute.code.len() <= SHORT
+            && let Some(judgement) = self.screen.glance(language, mode, &execute.code)
+        {
             return Ok(Judged { execute, judgement });
         }
-        let _turn = self.long.acquire().await.map_err(|_| Refusal::Internal)?;
+        let Ok(turn) = tokio::time::timeout(PATIENCE, self.long.clone().acquire_owned()).await else {
+            return Ok(Judged { execute, judgement: Judgement::unscreened() });
+        };
+        let turn = turn.map_err(|_| Refusal::Internal)?;
         let screen = self.screen.clone();
         let judged = tokio::task::spawn_blocking(move || {
+            // Kept until the end, also when nobody waits for it any more.
+            let _turn = turn;
             let judgement = screen.examine(language, mode, &execute.code);
             Judged { execute, judgement }
         });

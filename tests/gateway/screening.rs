@@ -6,12 +6,12 @@ use repltool_protocol::ids::SessionId;
 use repltool_protocol::rest::ExecutionResult;
 use serde_json::json;
 
-use crate::harness::{As, Server, code, event, frame, in_time, named, python, run, send, session, until_result};
+use crate::harness::{Server, code, event, frame, in_time, named, python, run, send, session, until_result};
 use crate::one_shot::one_shot;
 
 /// A server with a policy for standard.
 async fn server(policy: &str) -> Server {
-    Server::start_with(As::Me, &format!("[sandbox.standard]\npolicy = \"{policy}\"\n")).await
+    Server::start_as_shipped(&format!("[sandbox.standard]\npolicy = \"{policy}\"\n")).await
 }
 
 fn assert_refused(result: &ExecutionResult, rule: &str, detail: &str) {

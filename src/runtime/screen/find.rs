@@ -7,12 +7,14 @@ use std::collections::BTreeSet;
 use std::ops::{ControlFlow, Range};
 use std::time::Duration;
 
-use tokio::time::Instant;
+use rustix::time::{ClockId, clock_gettime};
 use tree_sitter::{Node, ParseOptions, Parser, QueryCursor, QueryCursorOptions, QueryMatch, StreamingIterator, Tree};
 
 use super::rules::{Certainty, Meaning, Rule, Rules};
 use super::{IMPORT, MAX_FINDINGS, UNSCREENED, words};
 
+/// What is told of code that was not read to its end.
+pub(super) const TOO_MUCH: &str = "the code is too long, or too deep, to be read in time";
 /// Places that are kept until the end decides which of them are told.
 const MAX_PLACES: usize = 4096;
 /// How deep in the tree a pattern may begin. Beyond it, each step of the search costs by the depth.
@@ -25,7 +27,7 @@ const MAX_UNFINISHED: u32 = 4096;
 pub(super) struct Limits {
     /// Bytes of the code that are read. A tree takes up to 250 times as much.
     pub(super) bytes: usize,
-    /// For reading and searching together.
+    /// Of this thread's CPU time, for reading and searching together: a busy machine skips nothing.
     pub(super) time: Duration,
 }
 
@@ -56,7 +58,7 @@ pub(super) fn find<'a>(
     is_refused: &dyn Fn(&str) -> bool,
     limits: Limits,
 ) -> Vec<Finding<'a>> {
-    let deadline = Instant::now() + limits.time;
+    let deadline = cpu_time() + limits.time;
     let read = &code[..code.floor_char_boundary(limits.bytes)];
     let text = plain(read);
     let mut search = Search { rules, code: read, text: &text, is_refused, places: Vec::new(), conditional: Vec::new() };
@@ -79,7 +81,7 @@ fn plain(code: &str) -> Vec<u8> {
 }
 
 /// The tree of code, if there is one in time.
-fn parse(rules: &Rules, text: &[u8], deadline: Instant) -> Option<Tree> {
+fn parse(rules: &Rules, text: &[u8], deadline: Duration) -> Option<Tree> {
     let mut parser = Parser::new();
     parser.set_language(&rules.grammar).expect("the grammar is of this version of tree-sitter");
     let mut late = |_: &_| until(deadline);
@@ -87,8 +89,14 @@ fn parse(rules: &Rules, text: &[u8], deadline: Instant) -> Option<Tree> {
     parser.parse_with_options(&mut |at, _| text.get(at..).unwrap_or_default(), None, Some(options))
 }
 
-fn until(deadline: Instant) -> ControlFlow<()> {
-    if Instant::now() < deadline { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+/// What this thread has used of the processors.
+pub(super) fn cpu_time() -> Duration {
+    let used = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(used.tv_sec.try_into().unwrap_or_default(), used.tv_nsec.try_into().unwrap_or_default())
+}
+
+fn until(deadline: Duration) -> ControlFlow<()> {
+    if cpu_time() < deadline { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
 }
 
 struct Search<'a, 'c> {
@@ -110,7 +118,7 @@ struct Place<'a> {
 
 impl<'a> Search<'a, '_> {
     /// Says whether everything was seen.
-    fn run(&mut self, tree: &Tree, deadline: Instant) -> bool {
+    fn run(&mut self, tree: &Tree, deadline: Duration) -> bool {
         let is_late = Cell::new(false);
         let mut late = |_: &_| {
             let verdict = until(deadline);
@@ -193,6 +201,6 @@ fn certain(mut conditional: Vec<Range<usize>>) -> impl Fn(usize) -> bool {
 
 fn unscreened(code: &str) -> Finding<'static> {
     let line = code.lines().count().max(1);
-    let detail = "the code is too long, or too deep, to be read in time".to_owned();
+    let detail = TOO_MUCH.to_owned();
     Finding { rule: UNSCREENED, certainty: Certainty::Suspicious, detail, line, is_seen_by_driver: false }
 }
