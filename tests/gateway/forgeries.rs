@@ -42,7 +42,7 @@ impl Scene {
         let told = result.limit.is_some() || result.exit_code.is_some() || result.exception.is_some();
         assert!(told || !result.state_lost, "{name} ({language}): the reason is not told: {result:?}");
         // What the attack left behind may cost the next execution, too, but not the one after it.
-        let next = run_for(&self.client, &id, TIMEOUT_MS, "").await;
+        let next = run_for(&self.client, &id, TIMEOUT_MS, prints(language)).await;
         assert!(next.success || next.state_lost || exception_name(&next) == "StateLost", "{name}: {next:?}");
         assert_usable(&self.client, &id, language).await;
         self.client.delete(&id).await.expect("deleted");
