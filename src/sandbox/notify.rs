@@ -8,8 +8,9 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{Mode, OFlags, ResolveFlags};
 
-use super::policy::{When, names};
+use super::policy::{self, When, names};
 use super::sys;
 
 /// The most of a path that is told, in bytes.
@@ -27,6 +28,8 @@ pub struct Listener {
 pub struct Call {
     id: u64,
     errno: i32,
+    /// Whether it is worth telling: an honest library may try programs that it can do without.
+    pub is_told: bool,
     /// The rule that it breaks.
     pub rule: &'static str,
     /// Its name, and for an execution the path: printable, at most some 300 bytes.
@@ -37,7 +40,7 @@ pub struct Call {
 impl Call {
     /// One that nobody made.
     pub(crate) fn example(rule: &'static str, detail: String) -> Self {
-        Self { id: 0, errno: 0, rule, detail }
+        Self { id: 0, errno: 0, is_told: true, rule, detail }
     }
 }
 
@@ -118,17 +121,34 @@ impl Listener {
         let found = self.reported.find(data.nr, data.args);
         // The filter was compiled from the same rules. Whatever it asks about is refused.
         let (name, rule, errno) = found.unwrap_or(("?", names::KERNEL, libc::EPERM));
-        let mut detail = name.to_owned();
+        let mut call = Call { id: notification.id, errno, is_told: true, rule, detail: name.to_owned() };
         let path = if rule == names::EXEC { path_argument(name, data.args) } else { None };
-        if let Some(path) = path.and_then(|at| read_path(notification.pid, at)) {
-            // Between the call and now its process may have ended and its number been given to another.
-            if sys::notification_is_valid(self.fd.as_fd(), notification.id) {
-                detail = format!("{name} {path}");
-            }
+        let found = path.and_then(|at| read_path(notification.pid, at)).map(|path| {
+            let is_there = is_there(notification.pid, &path);
+            (path, is_there)
+        });
+        // Between the call and now its process may have ended and its number been given to another.
+        if let Some((path, is_there)) = found.filter(|_| sys::notification_is_valid(self.fd.as_fd(), call.id)) {
+            let program = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+            let is_known = policy::TRIED_BY_LIBRARIES.iter().any(|(name, _)| name.as_bytes() == program);
+            (call.errno, call.is_told) = if is_there { (errno, !is_known) } else { (libc::ENOENT, false) };
+            call.detail = format!("{name} {}", shown(&path));
         }
-        Call { id: notification.id, errno, rule, detail }
+        call
     }
 }
+
+/// Whether a program has something at a path. Where that cannot be asked, it has: that is the sterner answer.
+fn is_there(pid: u32, path: &[u8]) -> bool {
+    let base = if path.starts_with(b"/") { "root" } else { "cwd" };
+    let Ok(base) = rustix::fs::open(format!("/proc/{pid}/{base}"), PATH_ONLY, Mode::empty()) else { return true };
+    // What links say is said of the program's own root, not of ours.
+    let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+    let found = rustix::fs::openat2(&base, path, PATH_ONLY, Mode::empty(), resolve);
+    !matches!(found, Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR))
+}
+
+const PATH_ONLY: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 
 /// `SECCOMP_USER_NOTIF_FLAG_CONTINUE`.
 const CONTINUE: u32 = 1;
@@ -142,21 +162,26 @@ fn path_argument(name: &str, arguments: [u64; 6]) -> Option<u64> {
     }
 }
 
-/// A path in the memory of another process, as far as it can be read and shown. What it says is what the program made
-/// of it.
-fn read_path(pid: u32, at: u64) -> Option<String> {
+/// A path in the memory of another process, as far as it can be read. What it says is what the program made of it.
+fn read_path(pid: u32, at: u64) -> Option<Vec<u8>> {
     let memory = std::fs::File::open(format!("/proc/{pid}/mem")).ok()?;
-    let mut bytes = [0; MAX_PATH];
+    let mut bytes = vec![0; MAX_PATH];
     // A path may end right before memory that cannot be read.
     let until_page = usize::try_from(4096 - at % 4096).unwrap_or(MAX_PATH).min(MAX_PATH);
     let mut got = memory.read_at(&mut bytes[..until_page], at).ok()?;
     if got == until_page && got < MAX_PATH && !bytes[..got].contains(&0) {
         got += memory.read_at(&mut bytes[got..], at + got as u64).unwrap_or(0);
     }
-    let path = bytes[..got].split(|byte| *byte == 0).next()?;
+    let end = bytes[..got].iter().position(|byte| *byte == 0).unwrap_or(got);
+    bytes.truncate(end);
+    Some(bytes)
+}
+
+/// A path for people, on one line and with an end.
+fn shown(path: &[u8]) -> String {
     let mut shown = String::from_utf8_lossy(path).escape_debug().to_string();
     shown.truncate(shown.floor_char_boundary(MAX_PATH));
-    Some(shown)
+    shown
 }
 
 /// The calls that are reported at a level.

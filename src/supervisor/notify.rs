@@ -119,7 +119,7 @@ impl Watched {
 /// What is told of calls: each kind once, in the order in which they came.
 pub(super) fn summary(calls: &[Call]) -> Vec<Refused> {
     let mut told: Vec<Refused> = Vec::new();
-    for call in calls {
+    for call in calls.iter().filter(|call| call.is_told) {
         let same = told.iter().position(|it| it.rule == call.rule && it.detail == call.detail);
         match same.or((told.len() == MAX_TOLD).then_some(MAX_TOLD - 1)) {
             Some(at) => told[at].times += 1,

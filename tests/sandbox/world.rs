@@ -183,10 +183,13 @@ impl World {
             match listener.next().unwrap() {
                 Next::Call(call) => {
                     listener.refuse(&call).unwrap();
-                    told.push(format!("{}: {}", call.rule, call.detail));
+                    if call.is_told {
+                        told.push(format!("{}: {}", call.rule, call.detail));
+                    }
                 }
                 Next::Nothing => {
-                    drop(poll(&mut [PollFd::new(&listener, PollFlags::IN)], Some(&Timespec { tv_sec: 1, tv_nsec: 0 })))
+                    poll(&mut [PollFd::new(&listener, PollFlags::IN)], Some(&Timespec { tv_sec: 1, tv_nsec: 0 }))
+                        .unwrap();
                 }
                 Next::Gone => break,
             }

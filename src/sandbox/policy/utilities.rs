@@ -31,3 +31,15 @@ pub(in crate::sandbox) const DATA: &[(&str, Why)] = &[
     ("/usr/libexec/coreutils/libstdbuf.so", "stdbuf"),
     ("/usr/lib/x86_64-linux-gnu/coreutils/libstdbuf.so", "stdbuf"),
 ];
+
+/// Programs that honest libraries execute and can do without. They are refused like any other, and not reported.
+pub(in crate::sandbox) const TRIED_BY_LIBRARIES: &[(&str, Why)] = &[
+    ("uname", "Python's platform.uname, and with it pandas"),
+    ("fc-list", "matplotlib's search for fonts"),
+    ("ldconfig", "ctypes.util.find_library"),
+    ("gcc", "ctypes.util.find_library"),
+    ("cc", "ctypes.util.find_library"),
+    ("ld", "ctypes.util.find_library"),
+    ("objdump", "ctypes.util.find_library"),
+    ("lsb_release", "names of the distribution"),
+];

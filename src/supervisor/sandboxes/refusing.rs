@@ -52,7 +52,8 @@ impl Sandboxes {
         let Some(live) = self.live.get_mut(&id) else { return };
         let too_many = self.budget.spend(id, round.calls.len(), Instant::now());
         // Before the callers go on, who might tell an end. An eventfd that is full is one that nobody reads.
-        let _ = rustix::io::write(&live.violations, &(round.calls.len() as u64).to_ne_bytes());
+        let told = round.calls.iter().filter(|call| call.is_told).count() as u64;
+        let _ = rustix::io::write(&live.violations, &told.to_ne_bytes());
         if too_many || round.after == After::Broken {
             live.too_many_violations |= too_many;
             live.sandbox.kill();
