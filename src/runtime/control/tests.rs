@@ -63,6 +63,8 @@ fn what_is_larger_than_allowed_is_no_message() {
     let reply = |body: String| frame(&format!(r#"{{"t":"reply","n":4294967296,"body":{body}}}"#));
     let matches = |count| format!(r#"{{"matches":{:?},"cursor_start":0,"cursor_end":0}}"#, vec!["a"; count]);
     let text = |size| format!(r#"{{"found":true,"data":{{"text/plain":"{}"}}}}"#, "x".repeat(size));
+    let shows =
+        |count| frame(&format!(r#"{{"t":"display","m":1,"n":1,"data":{{"a":[{}0]}}}}"#, "0,".repeat(count)));
     let asks = |size| frame(&format!(r#"{{"t":"input_request","m":1,"n":1,"prompt":"{}"}}"#, "x".repeat(size)));
     for (fits, bytes) in [
         (true, reply(matches(500))),
@@ -72,6 +74,8 @@ fn what_is_larger_than_allowed_is_no_message() {
         (true, asks(4096)),
         (false, asks(4097)),
         (false, reply("5".to_owned())),
+        (true, shows(MAX_COMMAS - 3)),
+        (false, shows(MAX_COMMAS - 2)),
     ] {
         assert_eq!(all(&mut Decoder::default(), &bytes).is_ok(), fits, "{} bytes", bytes.len());
     }

@@ -17,6 +17,9 @@ const LEVELS: [&str; 3] = ["strict", "standard", "relaxed"];
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
+    /// Nothing comes before the code of the attempts.
+    #[serde(default)]
+    bare: bool,
     attempt: Vec<Attempt>,
 }
 
@@ -37,6 +40,8 @@ pub struct Attempt {
     expected: Expected,
     #[serde(default)]
     otherwise: Vec<Otherwise>,
+    #[serde(skip)]
+    bare: bool,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -81,7 +86,8 @@ pub struct Case<'a> {
 /// The attempts of a file.
 pub fn read(name: &str) -> Vec<Attempt> {
     let file: File = toml::from_str(&text(&format!("{name}.toml"))).expect("a readable list of attempts");
-    file.attempt
+    let bare = file.bare;
+    file.attempt.into_iter().map(|attempt| Attempt { bare, ..attempt }).collect()
 }
 
 /// A file beside this one. It is read when it is needed, so that another attempt needs no other test program.
@@ -128,7 +134,7 @@ impl Case<'_> {
 
     /// Code with what comes before it.
     pub fn whole(&self, code: &str) -> String {
-        if self.expected.exception.is_some() {
+        if self.attempt.bare {
             return code.to_owned();
         }
         let prelude = match self.language {
