@@ -41,10 +41,15 @@ impl Scene {
         let result = run_for(&self.client, &id, TIMEOUT_MS, code).await;
         let told = result.limit.is_some() || result.exit_code.is_some() || result.exception.is_some();
         assert!(told || !result.state_lost, "{name} ({language}): the reason is not told: {result:?}");
-        // What the attack left behind may cost the next execution, too, but not the one after it.
-        let next = run_for(&self.client, &id, TIMEOUT_MS, prints(language)).await;
-        assert!(next.success || next.state_lost || exception_name(&next) == "StateLost", "{name}: {next:?}");
-        assert_usable(&self.client, &id, language).await;
+        // What the attack left behind, a thread or a job, may cost an execution more. Then it is gone.
+        for _ in 0..3 {
+            let next = run_for(&self.client, &id, TIMEOUT_MS, prints(language)).await;
+            if next.state_lost || exception_name(&next) == "StateLost" {
+                assert_usable(&self.client, &id, language).await;
+                break;
+            }
+            assert!(next.success, "{name} ({language}): {next:?}");
+        }
         self.client.delete(&id).await.expect("deleted");
         result
     }
