@@ -49,9 +49,11 @@ impl Library {
         let mut binaries = vec![program.to_owned()];
         own.iter().for_each(|path| add_libraries(path, &mut binaries));
         let mut shown = with_libraries(&binaries)?;
+        let data = data_directories();
+        let whole = || own.iter().chain(&data);
         // What lies below a directory that is shown whole needs no line of its own.
-        shown.retain(|target, _| !own.iter().any(|path| target.starts_with(path)));
-        shown.extend(own.iter().map(|path| (path.clone(), path.clone())));
+        shown.retain(|target, _| !whole().any(|path| target.starts_with(path)));
+        shown.extend(whole().map(|path| (path.clone(), path.clone())));
         let shown = Rc::new(shown);
         self.own.borrow_mut().insert(program.to_owned(), shown.clone());
         Ok(shown)
@@ -77,6 +79,11 @@ impl Library {
         };
         Ok(self.utilities.get_or_init(|| Rc::new(utilities)).clone())
     }
+}
+
+/// Those of the policy that exist.
+pub(super) fn data_directories() -> Vec<PathBuf> {
+    policy::DATA_DIRECTORIES.iter().map(|(path, _)| PathBuf::from(path)).filter(|path| path.is_dir()).collect()
 }
 
 /// Adds the libraries below a directory.
@@ -140,7 +147,8 @@ fn make_image(shown: &Shown) -> rustix::io::Result<Utilities> {
     let errno = |error: io::Error| rustix::io::Errno::from_io_error(&error).unwrap_or(rustix::io::Errno::IO);
     let sizes = shown.values().map(|source| std::fs::metadata(source).map_or(0, |it| it.len().next_multiple_of(4096)));
     let bytes = sizes.sum::<u64>() + (1 << 20);
-    let image = executable_tmpfs(&Tmpfs { bytes, inodes: 4 * shown.len() as u64, mode: "0755", owner: None })?;
+    let inodes = 64 + 4 * shown.len() as u64;
+    let image = executable_tmpfs(&Tmpfs { bytes, inodes, mode: "0755", owner: None })?;
     // Tells at once whether this Linux can clone it.
     clone_mount(&image)?;
     let mut directories = BTreeSet::new();
@@ -148,6 +156,9 @@ fn make_image(shown: &Shown) -> rustix::io::Result<Utilities> {
         let content = std::fs::read(source).map_err(errno)?;
         root::make_program(&image, target, &content).map_err(errno)?;
         directories.extend(target.iter().nth(1).and_then(|name| name.to_str()).map(str::to_owned));
+    }
+    for directory in data_directories() {
+        root::make_dirs(&image, &directory).map_err(errno)?;
     }
     mount_setattr(std::os::fd::AsFd::as_fd(&image), MountAttrFlags::MOUNT_ATTR_RDONLY, false).map_err(errno)?;
     Ok(Utilities::Image { mount: image, directories: directories.into_iter().collect() })

@@ -10,7 +10,7 @@ use libc::{c_int, c_ulong};
 
 pub(super) use calls::{ALLOWED, EXEC, FORK, Group, IDLE, NEWER, REFUSED, SHARED_MEMORY};
 pub(super) use levels::{ALL, Exec, Level, Network, System, level};
-pub(super) use utilities::{DATA, PLACES, TRIED_BY_LIBRARIES, UTILITIES};
+pub(super) use utilities::{DATA, DATA_DIRECTORIES, PLACES, TRIED_BY_LIBRARIES, UTILITIES};
 
 /// Why something is there.
 pub(super) type Why = &'static str;

@@ -19,7 +19,7 @@ use rustix::mount::{
 use rustix::process::{fchdir, pivot_root};
 
 use super::error::{At, Failure, SpawnError, Step};
-use super::library::Utilities;
+use super::library::{Utilities, data_directories};
 use super::plan::{Plan, System};
 use super::policy;
 use super::sys::mount_setattr;
@@ -198,7 +198,10 @@ fn system_trees(plan: &Plan, level: &policy::Level, request: &Request<'_>) -> Re
             Utilities::Image { mount, directories } => {
                 // The shell itself is among them, with its libraries; what is not is shown beside them.
                 trees.extend(directories.iter().map(|name| image_tree(mount, name)).collect::<Result<Vec<_>, _>>()?);
-                shown.retain(|target, _| !directories.iter().any(|name| target.starts_with(Path::new("/").join(name))));
+                let data = data_directories();
+                shown.retain(|target, _| {
+                    data.contains(target) || !directories.iter().any(|name| target.starts_with(Path::new("/").join(name)))
+                });
             }
         }
     }
@@ -263,7 +266,7 @@ fn attach_at(mount: BorrowedFd<'_>, root: &OwnedFd, target: impl AsRef<Path>) ->
     Ok(move_mount(mount, "", root, target, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?)
 }
 
-fn make_dirs(root: &OwnedFd, path: &Path) -> io::Result<()> {
+pub(super) fn make_dirs(root: &OwnedFd, path: &Path) -> io::Result<()> {
     let mut made = PathBuf::new();
     for part in below(path).components().filter(|part| matches!(part, Component::Normal(_))) {
         made.push(part);

@@ -149,7 +149,7 @@ async fn what_does_not_heed_an_interrupt_loses_its_state_in_every_language() {
     let server = Server::start().await;
     let client = server.client();
     for language in &LANGUAGES {
-        let id = session(&client, language.name, json!({})).await;
+        let id = session(&client, language.name, json!({"sandbox_mode": "relaxed"})).await;
         run(&client, &id, language.plant).await;
         let killed = run_for(&client, &id, 400, language.stubborn).await;
         assert_eq!((killed.limit, killed.state_lost), (Some(Limit::WallTime), true), "{}: {killed:?}", language.name);

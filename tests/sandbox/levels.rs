@@ -92,12 +92,12 @@ pub fn standard_bash_has_the_basic_utilities(world: &World) {
 cd /workspace; seq 3 | sort -r | tr '\n' ' '; echo hello > a; cp a b; diff a b; grep -c l a; sed s/h/j/ a; awk '{print $1}' b
 find . -name a | xargs cat; tar cf x.tar a; gzip x.tar; zcat x.tar.gz | tar t; sha256sum a | cut -c1-8; date -u +%Z; sh -c 'echo sh'
 egrep -c hello a; bash -c 'echo bash'; cat <(echo substituted); ls /usr/bin/python3 /usr/bin/perl /usr/bin/node 2>&1 | grep -c 'No such'
-id -un; echo '#!/bin/sh' > s; chmod +x s; ./s 2> /tmp/told || echo noexec
+id -un; LC_ALL=C.UTF-8; x=é中😀; echo ${#x} $(TZ=Asia/Tokyo date -d @0 +%H); echo '#!/bin/sh' > s; chmod +x s; ./s 2> /tmp/told || echo noexec
 echo $(ls /usr/bin | wc -l)"#;
     let run = Run { mode: SandboxMode::Standard, kind: UTILITIES, program: &bash(code), ..Run::default() };
     let (text, told) = world.refused(&run);
     let (head, count) = text.trim_end().rsplit_once('\n').unwrap();
-    let expected = "3 2 1 1\njello\nhello\nhello\na\n5891b5b5\nUTC\nsh\n1\nbash\nsubstituted\n3\nuser\nnoexec";
+    let expected = "3 2 1 1\njello\nhello\nhello\na\n5891b5b5\nUTC\nsh\n1\nbash\nsubstituted\n3\nuser\n3 09\nnoexec";
     assert!(head.starts_with(expected), "{text}");
     let count: usize = count.parse().unwrap_or_else(|_| panic!("{text}"));
     assert!((100..160).contains(&count), "{count} programs");

@@ -32,6 +32,12 @@ pub(in crate::sandbox) const DATA: &[(&str, Why)] = &[
     ("/usr/lib/x86_64-linux-gnu/coreutils/libstdbuf.so", "stdbuf"),
 ];
 
+/// Directories that are shown where a level does not show all of `/usr`, if they exist.
+pub(in crate::sandbox) const DATA_DIRECTORIES: &[(&str, Why)] = &[
+    ("/usr/lib/locale/C.utf8", "without it a shell counts bytes where it should count characters"),
+    ("/usr/share/zoneinfo", "`TZ=Asia/Tokyo date`, Python's zoneinfo"),
+];
+
 /// Programs that honest libraries execute and can do without. They are refused like any other, and not reported.
 pub(in crate::sandbox) const TRIED_BY_LIBRARIES: &[(&str, Why)] = &[
     ("uname", "Python's platform.uname, and with it pandas"),
