@@ -167,7 +167,11 @@ async fn what_is_no_message_costs_the_interpreter_and_the_client_is_told_why() {
         ("a message without its fields", framed(r#"{"t":"done"}"#), "cannot be read"),
         ("an empty message", framed(""), "cannot be read"),
         ("JSON without end", deep, "cannot be read"),
-        ("a prompt beyond its bounds", framed(&format!(r#"{{"t":"input_request","m":9,"n":1,"prompt":"{}"}}"#, "x".repeat(5000))), "size limit"),
+        (
+            "a prompt beyond its bounds",
+            framed(&format!(r#"{{"t":"input_request","m":9,"n":1,"prompt":"{}"}}"#, "x".repeat(5000))),
+            "size limit",
+        ),
     ] {
         for language in LANGUAGES {
             if language == "bash" && text.len() > 10_000 {
@@ -175,7 +179,11 @@ async fn what_is_no_message_costs_the_interpreter_and_the_client_is_told_why() {
             }
             let code = format!("{}\n{}", says(language, &text, 1), waits(language));
             let result = scene.attack(name, language, &code).await;
-            assert_eq!((exception_name(&result), result.state_lost), ("StateLost", true), "{name} {language}: {result:?}");
+            assert_eq!(
+                (exception_name(&result), result.state_lost),
+                ("StateLost", true),
+                "{name} {language}: {result:?}"
+            );
             let message = &result.exception.as_ref().expect("it was just looked at").message;
             assert!(message.contains(why), "{name} {language}: {message}");
         }
@@ -290,21 +298,39 @@ async fn a_control_socket_that_is_closed_replaced_drained_or_shut_costs_its_own_
         ("closed with all", "os.closerange(0, 4096)"),
         ("replaced by nothing", "null = os.open('/dev/null', os.O_RDWR)\nfor fd in sockets: os.dup2(null, fd)"),
         ("replaced by a pipe", "r, w = os.pipe()\nfor fd in sockets: os.dup2(w, fd)"),
-        ("replaced by another socket", "import socket\na, b = socket.socketpair()\nfor fd in sockets: os.dup2(a.fileno(), fd)"),
+        (
+            "replaced by another socket",
+            "import socket\na, b = socket.socketpair()\nfor fd in sockets: os.dup2(a.fileno(), fd)",
+        ),
         ("shut for writing", "import socket\nsocket.socket(fileno=os.dup(control)).shutdown(socket.SHUT_WR)"),
         ("shut for reading", "import socket\nsocket.socket(fileno=os.dup(control)).shutdown(socket.SHUT_RD)"),
-        ("made small", "import socket\ns = socket.socket(fileno=os.dup(control))\ns.setsockopt(1, 7, 1)\ns.setsockopt(1, 8, 1)"),
+        (
+            "made small",
+            "import socket\ns = socket.socket(fileno=os.dup(control))\ns.setsockopt(1, 7, 1)\ns.setsockopt(1, 8, 1)",
+        ),
         ("given other flags", "import fcntl\nfcntl.fcntl(control, fcntl.F_SETFL, os.O_NONBLOCK | os.O_ASYNC)"),
-        ("drained by a thread", "import threading\ndef drain():\n    while True:\n        try: os.read(control, 65536)\n        except BlockingIOError: pass\n        except OSError: return\nthreading.Thread(target=drain, daemon=True).start()"),
-        ("talked into by a thread", "import threading, time\ndef talk():\n    for _ in range(100000):\n        try: os.write(control, b'00000002{}')\n        except OSError: return\nthreading.Thread(target=talk, daemon=True).start()\nfor _ in range(100): print('x'); time.sleep(0.001)"),
-        ("sent descriptors", "import array, socket\ns = socket.socket(fileno=os.dup(control))\nfor _ in range(50):\n    try: s.sendmsg([b'0'], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array('i', [1] * 200))])\n    except OSError: break"),
+        (
+            "drained by a thread",
+            "import threading\ndef drain():\n    while True:\n        try: os.read(control, 65536)\n        except BlockingIOError: pass\n        except OSError: return\nthreading.Thread(target=drain, daemon=True).start()",
+        ),
+        (
+            "talked into by a thread",
+            "import threading, time\ndef talk():\n    for _ in range(100000):\n        try: os.write(control, b'00000002{}')\n        except OSError: return\nthreading.Thread(target=talk, daemon=True).start()\nfor _ in range(100): print('x'); time.sleep(0.001)",
+        ),
+        (
+            "sent descriptors",
+            "import array, socket\ns = socket.socket(fileno=os.dup(control))\nfor _ in range(50):\n    try: s.sendmsg([b'0'], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array('i', [1] * 200))])\n    except OSError: break",
+        ),
     ] {
         scene.attack(name, "python", &format!("{PYTHON}\n{code}")).await;
     }
     for (name, code) in [
         ("closed", "for (const fd of sockets) fs.closeSync(fd)"),
         ("replaced", "for (const fd of sockets) fs.closeSync(fd); fs.openSync('/dev/null', 'r+')"),
-        ("drained", "const room = Buffer.alloc(65536); setInterval(() => { try { fs.readSync(control, room) } catch {} }, 0); null"),
+        (
+            "drained",
+            "const room = Buffer.alloc(65536); setInterval(() => { try { fs.readSync(control, room) } catch {} }, 0); null",
+        ),
     ] {
         scene.attack(name, "javascript", &format!("{JAVASCRIPT}\n{code}")).await;
     }

@@ -63,8 +63,7 @@ fn what_is_larger_than_allowed_is_no_message() {
     let reply = |body: String| frame(&format!(r#"{{"t":"reply","n":4294967296,"body":{body}}}"#));
     let matches = |count| format!(r#"{{"matches":{:?},"cursor_start":0,"cursor_end":0}}"#, vec!["a"; count]);
     let text = |size| format!(r#"{{"found":true,"data":{{"text/plain":"{}"}}}}"#, "x".repeat(size));
-    let shows =
-        |count| frame(&format!(r#"{{"t":"display","m":1,"n":1,"data":{{"a":[{}0]}}}}"#, "0,".repeat(count)));
+    let shows = |count| frame(&format!(r#"{{"t":"display","m":1,"n":1,"data":{{"a":[{}0]}}}}"#, "0,".repeat(count)));
     let asks = |size| frame(&format!(r#"{{"t":"input_request","m":1,"n":1,"prompt":"{}"}}"#, "x".repeat(size)));
     for (fits, bytes) in [
         (true, reply(matches(500))),

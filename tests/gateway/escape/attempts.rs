@@ -122,7 +122,8 @@ impl Attempt {
 
 impl Otherwise {
     fn is_for(&self, level: &str, language: &str) -> bool {
-        let among = |list: &Option<Vec<String>>, it: &str| list.as_ref().is_none_or(|list| list.iter().any(|x| x == it));
+        let among =
+            |list: &Option<Vec<String>>, it: &str| list.as_ref().is_none_or(|list| list.iter().any(|x| x == it));
         among(&self.levels, level) && among(&self.languages, language)
     }
 }
