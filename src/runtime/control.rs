@@ -19,6 +19,8 @@ use serde::{Deserialize, Serialize};
 pub const MAX_TO_DRIVER: usize = 64 * 1024;
 /// The longest payload from a driver.
 pub const MAX_FROM_DRIVER: usize = 8 * 1024 * 1024;
+/// Commas in a payload from a driver: each value that one ends takes some fifty times its own byte while it is read.
+const MAX_COMMAS: usize = 1 << 20;
 /// Digits of the length before a payload.
 pub const HEADER: usize = 8;
 /// Numbers of queries begin here; those of executions stay below.
@@ -290,6 +292,9 @@ impl Decoder {
         let Some((header, payload)) = rest.split_at_checked(HEADER) else { return Ok(None) };
         let length = parse_length(header)?;
         let Some(payload) = payload.get(..length) else { return Ok(None) };
+        if length > MAX_COMMAS && payload.iter().filter(|byte| **byte == b',').count() > MAX_COMMAS {
+            return Err(ControlError::Oversized);
+        }
         let message: FromDriver = serde_json::from_slice(payload).map_err(ControlError::Malformed)?;
         self.used += HEADER + length;
         check_sizes(&message)?;

@@ -14,7 +14,7 @@ const LANGUAGES: [&str; 3] = ["python", "javascript", "bash"];
 /// What an execution is given. Where nobody tells its end, the timeout does.
 const TIMEOUT_MS: u64 = 4_000;
 /// What the gateway may grow by, at its peak, while one session after the other attacks it.
-const GROWTH_KB: u64 = 300 * 1024;
+const GROWTH_KB: u64 = 200 * 1024;
 
 /// A gateway under attack, with a session that looks on.
 struct Scene {
@@ -41,10 +41,15 @@ impl Scene {
         let result = run_for(&self.client, &id, TIMEOUT_MS, code).await;
         let told = result.limit.is_some() || result.exit_code.is_some() || result.exception.is_some();
         assert!(told || !result.state_lost, "{name} ({language}): the reason is not told: {result:?}");
-        // What the attack left behind may cost the next execution, too, but not the one after it.
-        let next = run_for(&self.client, &id, TIMEOUT_MS, "").await;
-        assert!(next.success || next.state_lost || exception_name(&next) == "StateLost", "{name}: {next:?}");
-        assert_usable(&self.client, &id, language).await;
+        // What the attack left behind, a thread or a job, may cost an execution more. Then it is gone.
+        for _ in 0..3 {
+            let next = run_for(&self.client, &id, TIMEOUT_MS, prints(language)).await;
+            if next.state_lost || exception_name(&next) == "StateLost" {
+                assert_usable(&self.client, &id, language).await;
+                break;
+            }
+            assert!(next.success, "{name} ({language}): {next:?}");
+        }
         self.client.delete(&id).await.expect("deleted");
         result
     }
@@ -162,7 +167,11 @@ async fn what_is_no_message_costs_the_interpreter_and_the_client_is_told_why() {
         ("a message without its fields", framed(r#"{"t":"done"}"#), "cannot be read"),
         ("an empty message", framed(""), "cannot be read"),
         ("JSON without end", deep, "cannot be read"),
-        ("a prompt beyond its bounds", framed(&format!(r#"{{"t":"input_request","m":9,"n":1,"prompt":"{}"}}"#, "x".repeat(5000))), "size limit"),
+        (
+            "a prompt beyond its bounds",
+            framed(&format!(r#"{{"t":"input_request","m":9,"n":1,"prompt":"{}"}}"#, "x".repeat(5000))),
+            "size limit",
+        ),
     ] {
         for language in LANGUAGES {
             if language == "bash" && text.len() > 10_000 {
@@ -170,7 +179,11 @@ async fn what_is_no_message_costs_the_interpreter_and_the_client_is_told_why() {
             }
             let code = format!("{}\n{}", says(language, &text, 1), waits(language));
             let result = scene.attack(name, language, &code).await;
-            assert_eq!((exception_name(&result), result.state_lost), ("StateLost", true), "{name} {language}: {result:?}");
+            assert_eq!(
+                (exception_name(&result), result.state_lost),
+                ("StateLost", true),
+                "{name} {language}: {result:?}"
+            );
             let message = &result.exception.as_ref().expect("it was just looked at").message;
             assert!(message.contains(why), "{name} {language}: {message}");
         }
@@ -209,7 +222,7 @@ async fn floods_on_the_control_socket_end_and_take_no_memory() {
     let scene = Scene::new().await;
     let numbers = format!(r#"{{"t":"display","m":9,"n":1,"data":{{"a":[{}0]}}}}"#, "0,".repeat(4_000_000));
     let result = scene.attack("many small values", "python", &many_numbers(&numbers)).await;
-    assert!(!result.success, "{result:?}");
+    assert_eq!(exception_name(&result), "StateLost", "{result:?}");
     for (name, message) in [
         ("ends of nothing", r#"{"t":"done","m":1,"n":0,"success":true,"end_ns":1}"#),
         ("parts", r#"{"t":"part","n":1,"i":7}"#),
@@ -285,21 +298,39 @@ async fn a_control_socket_that_is_closed_replaced_drained_or_shut_costs_its_own_
         ("closed with all", "os.closerange(0, 4096)"),
         ("replaced by nothing", "null = os.open('/dev/null', os.O_RDWR)\nfor fd in sockets: os.dup2(null, fd)"),
         ("replaced by a pipe", "r, w = os.pipe()\nfor fd in sockets: os.dup2(w, fd)"),
-        ("replaced by another socket", "import socket\na, b = socket.socketpair()\nfor fd in sockets: os.dup2(a.fileno(), fd)"),
+        (
+            "replaced by another socket",
+            "import socket\na, b = socket.socketpair()\nfor fd in sockets: os.dup2(a.fileno(), fd)",
+        ),
         ("shut for writing", "import socket\nsocket.socket(fileno=os.dup(control)).shutdown(socket.SHUT_WR)"),
         ("shut for reading", "import socket\nsocket.socket(fileno=os.dup(control)).shutdown(socket.SHUT_RD)"),
-        ("made small", "import socket\ns = socket.socket(fileno=os.dup(control))\ns.setsockopt(1, 7, 1)\ns.setsockopt(1, 8, 1)"),
+        (
+            "made small",
+            "import socket\ns = socket.socket(fileno=os.dup(control))\ns.setsockopt(1, 7, 1)\ns.setsockopt(1, 8, 1)",
+        ),
         ("given other flags", "import fcntl\nfcntl.fcntl(control, fcntl.F_SETFL, os.O_NONBLOCK | os.O_ASYNC)"),
-        ("drained by a thread", "import threading\ndef drain():\n    while True:\n        try: os.read(control, 65536)\n        except BlockingIOError: pass\n        except OSError: return\nthreading.Thread(target=drain, daemon=True).start()"),
-        ("talked into by a thread", "import threading, time\ndef talk():\n    for _ in range(100000):\n        try: os.write(control, b'00000002{}')\n        except OSError: return\nthreading.Thread(target=talk, daemon=True).start()\nfor _ in range(100): print('x'); time.sleep(0.001)"),
-        ("sent descriptors", "import array, socket\ns = socket.socket(fileno=os.dup(control))\nfor _ in range(50):\n    try: s.sendmsg([b'0'], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array('i', [1] * 200))])\n    except OSError: break"),
+        (
+            "drained by a thread",
+            "import threading\ndef drain():\n    while True:\n        try: os.read(control, 65536)\n        except BlockingIOError: pass\n        except OSError: return\nthreading.Thread(target=drain, daemon=True).start()",
+        ),
+        (
+            "talked into by a thread",
+            "import threading, time\ndef talk():\n    for _ in range(100000):\n        try: os.write(control, b'00000002{}')\n        except OSError: return\nthreading.Thread(target=talk, daemon=True).start()\nfor _ in range(100): print('x'); time.sleep(0.001)",
+        ),
+        (
+            "sent descriptors",
+            "import array, socket\ns = socket.socket(fileno=os.dup(control))\nfor _ in range(50):\n    try: s.sendmsg([b'0'], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array('i', [1] * 200))])\n    except OSError: break",
+        ),
     ] {
         scene.attack(name, "python", &format!("{PYTHON}\n{code}")).await;
     }
     for (name, code) in [
         ("closed", "for (const fd of sockets) fs.closeSync(fd)"),
         ("replaced", "for (const fd of sockets) fs.closeSync(fd); fs.openSync('/dev/null', 'r+')"),
-        ("drained", "const room = Buffer.alloc(65536); setInterval(() => { try { fs.readSync(control, room) } catch {} }, 0); null"),
+        (
+            "drained",
+            "const room = Buffer.alloc(65536); setInterval(() => { try { fs.readSync(control, room) } catch {} }, 0); null",
+        ),
     ] {
         scene.attack(name, "javascript", &format!("{JAVASCRIPT}\n{code}")).await;
     }

@@ -7,7 +7,7 @@ use repltool::client::Client;
 use repltool_protocol::ids::SessionId;
 use serde_json::json;
 
-use crate::harness::{Server, assert_root, python, run, running_with};
+use crate::harness::{Server, assert_root, descendants, named_process, python, run, running_with, session};
 
 async fn value(client: &Client, session: &SessionId, text: &str) -> serde_json::Value {
     let result = run(client, session, text).await;
@@ -296,4 +296,32 @@ async fn programs_run_without_privilege_as_a_user_of_their_session() {
     }
     users.insert(status_of(server.gateway_pid(None).await)["Uid"].clone());
     assert_eq!(users.len(), 3, "each session and the gateway has a user of its own: {users:?}");
+}
+
+/// At every level and in every language, as Linux has it: nothing here is asked of the program.
+#[tokio::test]
+async fn every_program_has_a_user_and_namespaces_of_its_own() {
+    assert_root();
+    let server = Server::start().await;
+    let client = server.client();
+    for level in ["strict", "standard", "relaxed"] {
+        for language in ["python", "javascript", "bash"] {
+            session(&client, language, json!({"sandbox_mode": level})).await;
+        }
+    }
+    let gateway = server.gateway_pid(None).await;
+    let below = descendants(server.pid()).into_iter();
+    let programs: Vec<u32> = below.filter(|pid| *pid != gateway && !named_process(*pid, "sandbox-init")).collect();
+    assert_eq!(programs.len(), 9, "one process for each");
+    let mut own = std::collections::HashSet::new();
+    for pid in programs {
+        assert_caged(pid, "a program");
+        assert!(own.insert(PathBuf::from(&status_of(pid)["Uid"])), "{pid} shares its user");
+        for name in ["user", "mnt", "pid", "net", "ipc", "uts", "cgroup"] {
+            let link = |of: &str| std::fs::read_link(format!("/proc/{of}/ns/{name}")).expect("a namespace");
+            let inside = link(&pid.to_string());
+            assert_ne!(inside, link("self"), "{pid} is in a namespace of the host");
+            assert!(own.insert(inside), "{pid} shares its {name} namespace");
+        }
+    }
 }

@@ -69,6 +69,7 @@ fn what_is_larger_than_allowed_is_no_message() {
         let findings = vec![finding; count].join(",");
         frame(&format!(r#"{{"t":"done","m":1,"n":1,"success":true,"end_ns":1,"violations":[{findings}]}}"#))
     };
+    let shows = |count| frame(&format!(r#"{{"t":"display","m":1,"n":1,"data":{{"a":[{}0]}}}}"#, "0,".repeat(count)));
     let asks = |size| frame(&format!(r#"{{"t":"input_request","m":1,"n":1,"prompt":"{}"}}"#, "x".repeat(size)));
     for (fits, bytes) in [
         (true, reply(matches(500))),
@@ -82,6 +83,8 @@ fn what_is_larger_than_allowed_is_no_message() {
         (false, done(17, finding(1, 1))),
         (false, done(1, finding(65, 1))),
         (false, done(1, finding(1, 301))),
+        (true, shows(MAX_COMMAS - 3)),
+        (false, shows(MAX_COMMAS - 2)),
     ] {
         assert_eq!(all(&mut Decoder::default(), &bytes).is_ok(), fits, "{} bytes", bytes.len());
     }

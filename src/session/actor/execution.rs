@@ -273,6 +273,8 @@ impl Actor {
             outcome.exception = Some(state_lost("the interpreter was restarted"));
         } else if let Some(fault) = given_up.filter(|_| outcome.limit.is_none()) {
             outcome.exception = Some(state_lost(&format!("the interpreter was replaced: {fault}")));
+        } else if outcome.limit.is_none() && outcome.exit_code.is_none() {
+            outcome.exception = Some(state_lost("the interpreter was killed"));
         }
         if self.violations.condemned {
             outcome.exception = Some(state_lost(TOO_MANY));

@@ -1,29 +1,25 @@
 //! Attempts as their files have them, and what is expected of each.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
 use repltool_protocol::event::Limit;
 use repltool_protocol::rest::ExecutionResult;
 use serde::Deserialize;
 
 /// The files with attempts on what Linux enforces.
-pub const WALLS: &[&str] = &[
-    include_str!("files.toml"),
-    include_str!("processes.toml"),
-    include_str!("network.toml"),
-    include_str!("syscalls.toml"),
-    include_str!("resources.toml"),
-    include_str!("descriptors.toml"),
-    include_str!("channels.toml"),
-];
+pub const WALLS: &[&str] = &["files", "processes", "network", "syscalls", "resources", "descriptors", "channels"];
 /// Attempts on the policy on imports and on the screening, which are advice: a server gives it as shipped.
-pub const ADVICE: &[&str] = &[include_str!("imports.toml")];
+pub const ADVICE: &[&str] = &["imports"];
 
 const LEVELS: [&str; 3] = ["strict", "standard", "relaxed"];
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
+    /// Nothing comes before the code of the attempts.
+    #[serde(default)]
+    bare: bool,
     attempt: Vec<Attempt>,
 }
 
@@ -44,6 +40,8 @@ pub struct Attempt {
     expected: Expected,
     #[serde(default)]
     otherwise: Vec<Otherwise>,
+    #[serde(skip)]
+    bare: bool,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -86,9 +84,16 @@ pub struct Case<'a> {
 }
 
 /// The attempts of a file.
-pub fn read(file: &str) -> Vec<Attempt> {
-    let file: File = toml::from_str(file).expect("a readable list of attempts");
-    file.attempt
+pub fn read(name: &str) -> Vec<Attempt> {
+    let file: File = toml::from_str(&text(&format!("{name}.toml"))).expect("a readable list of attempts");
+    let bare = file.bare;
+    file.attempt.into_iter().map(|attempt| Attempt { bare, ..attempt }).collect()
+}
+
+/// A file beside this one. It is read when it is needed, so that another attempt needs no other test program.
+fn text(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/gateway/escape").join(name);
+    std::fs::read_to_string(path).expect("a file of attempts")
 }
 
 impl Attempt {
@@ -117,7 +122,8 @@ impl Attempt {
 
 impl Otherwise {
     fn is_for(&self, level: &str, language: &str) -> bool {
-        let among = |list: &Option<Vec<String>>, it: &str| list.as_ref().is_none_or(|list| list.iter().any(|x| x == it));
+        let among =
+            |list: &Option<Vec<String>>, it: &str| list.as_ref().is_none_or(|list| list.iter().any(|x| x == it));
         among(&self.levels, level) && among(&self.languages, language)
     }
 }
@@ -129,12 +135,15 @@ impl Case<'_> {
 
     /// Code with what comes before it.
     pub fn whole(&self, code: &str) -> String {
+        if self.attempt.bare {
+            return code.to_owned();
+        }
         let prelude = match self.language {
-            "python" => include_str!("prelude.py"),
-            "javascript" => include_str!("prelude.js"),
-            _ => include_str!("prelude.bash"),
+            "python" => "prelude.py",
+            "javascript" => "prelude.js",
+            _ => "prelude.bash",
         };
-        if self.expected.exception.is_some() { code.to_owned() } else { format!("{prelude}\n{code}") }
+        format!("{}\n{code}", text(prelude))
     }
 }
 

@@ -7,7 +7,8 @@
 //!   name       what is attacked
 //!   tries      how
 //!   levels     strict, standard, relaxed: all, unless it says otherwise
-//!   python, javascript, bash    its code, which follows `prelude.py`, `prelude.js` or `prelude.bash`
+//!   python, javascript, bash    its code, which follows `prelude.py`, `prelude.js` or `prelude.bash`, unless its file
+//!              says `bare`
 //!   plant      code for a second session of the same level and language, which runs first
 //!   refused    how it is refused: the names in the lines `refused: NAME …` that it prints, all of them and no others;
 //!              what it printed instead is not looked at if this is left out
@@ -88,12 +89,14 @@ impl Bait {
 async fn every_attempt_to_escape_is_refused() {
     let _bait = Bait::lay();
     let server = Server::start_with(As::Me, SETTINGS).await;
-    let count = assert_refused(&server.client(), WALLS, |case| case.level != "strict").await;
-    assert!(count >= 200, "{count} attempts");
+    // The driver of a shell does not start without `/proc`, so there is none in strict to make attempts in.
+    let count = assert_refused(&server.client(), WALLS, |case| (case.level, case.language) != ("strict", "bash")).await;
+    assert!(count >= 400, "{count} attempts");
     assert!(server.client().list(10, 0).await.expect("a list").sessions.is_empty());
 }
 
 #[tokio::test]
+#[ignore = "needs the policy on imports, the screening, and a server as shipped"]
 async fn what_goes_around_the_policy_meets_the_walls() {
     let server = Server::start_with(As::Me, "[sandbox]\nviolations_per_minute = 100000\n").await;
     assert_refused(&server.client(), ADVICE, |_| true).await;

@@ -19,7 +19,7 @@ use crate::runtime::Kernel;
 use crate::runtime::screen::Judgement;
 use crate::sandbox::cgroup::Counter;
 use crate::session::actor::{Origin, Parts, Settings};
-use crate::session::log::{Cursor, Item, Log, LogLimits};
+use crate::session::log::{Cursor, Found, Item, Log, LogLimits, LogReader, Tail};
 use crate::session::{Command, Execute, Identity, Judged, Refusal, Snapshot, create_request};
 use crate::store::{SessionRow, Store};
 use crate::supervisor::handle::SupervisorHandle;
