@@ -16,20 +16,21 @@ pub mod modules;
 mod pipes;
 pub mod python;
 pub mod screen;
+mod telling;
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use repltool_protocol::event::{Limit, StreamName};
-use rustix::net::{RecvFlags, SendFlags};
+use rustix::net::RecvFlags;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::supervisor::handle::{CreateError, Delivered, News, SupervisorHandle};
 use crate::supervisor::link::init::ExitStatus;
 use crate::supervisor::link::{self, Create, Exited, Refused, SandboxId};
-use control::{ControlError, Decoder, FromDriver, ToDriver};
+use control::{ControlError, Decoder, FromDriver};
 use files::FileAnswer;
 pub use meters::Used;
 use meters::{Counters, Meters};
@@ -314,50 +315,6 @@ impl Kernel {
             StreamName::Stdout => &mut self.stdout,
             StreamName::Stderr => &mut self.stderr,
         }
-    }
-
-    /// Sends a message to the driver, whole or not at all.
-    ///
-    /// # Errors
-    /// [`ControlError::Stuck`] if there is no room: with one message outstanding that is a driver that does not read.
-    pub fn tell(&mut self, message: &ToDriver<'_>) -> Result<(), ControlError> {
-        let frame = control::encode(message)?;
-        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-        match rustix::net::send(self.control.get_ref(), &frame, flags) {
-            Ok(sent) if sent == frame.len() => Ok(()),
-            Ok(_) | Err(rustix::io::Errno::AGAIN) => Err(ControlError::Stuck),
-            Err(error) => Err(ControlError::Io(error.into())),
-        }
-    }
-
-    /// Sends step `i` of code: all of it by `message(code, none)` if it is short, else part `i`, and after the last part
-    /// `message(none, parts)`.
-    ///
-    /// # Errors
-    /// As [`Self::tell`].
-    pub fn send_code<'a>(
-        &mut self,
-        n: u64,
-        code: &'a str,
-        i: usize,
-        message: impl FnOnce(Option<&'a str>, Option<usize>) -> ToDriver<'a>,
-    ) -> Result<(), ControlError> {
-        match control::parts(code).nth(i) {
-            Some(whole) if whole.len() == code.len() => self.tell(&message(Some(code), None)),
-            Some(s) => self.tell(&ToDriver::Part { n, i, s }),
-            None if i == 0 => self.tell(&message(Some(code), None)),
-            None => self.tell(&message(None, Some(i))),
-        }
-    }
-
-    /// Begins to synchronise with a driver; [`FromDriver::Hello`] follows. `reap`: its children were killed.
-    ///
-    /// # Errors
-    /// As [`Self::tell`].
-    pub fn synchronise(&mut self, reap: bool) -> Result<(), ControlError> {
-        let nonce = format!("{:032x}", rand::random::<u128>());
-        self.decoder.synchronise(nonce.clone());
-        self.tell(&ToDriver::Hello { nonce: &nonce, reap })
     }
 
     /// Counts what is used from now on.
