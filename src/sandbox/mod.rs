@@ -79,6 +79,9 @@ pub struct Request<'a> {
     pub limits: Limits,
 }
 
+/// Files of ours for programs of one kind, as [`Request::files`] takes them.
+pub type OwnFiles = Vec<(&'static str, std::borrow::Cow<'static, [u8]>)>;
+
 /// How a program is interrupted, so that it keeps its state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Interrupt {
