@@ -79,9 +79,6 @@ pub struct Request<'a> {
     pub limits: Limits,
 }
 
-/// Files of ours for programs of one kind, as [`Request::files`] takes them.
-pub type OwnFiles = Vec<(&'static str, std::borrow::Cow<'static, [u8]>)>;
-
 /// How a program is interrupted, so that it keeps its state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Interrupt {
@@ -92,6 +89,9 @@ pub enum Interrupt {
     /// A byte on the pipe that the program has as descriptor 4, and SIGINT to the other processes of its group.
     Byte,
 }
+
+/// Files of ours for programs of one kind, as [`Request::files`] takes them.
+pub type OwnFiles = Vec<(&'static str, std::borrow::Cow<'static, [u8]>)>;
 
 /// Host ids of a sandbox's processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
