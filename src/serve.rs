@@ -157,7 +157,7 @@ fn files_by_level(
     language: Language,
     driver: &[(&'static str, &'static [u8])],
     levels: &config::Sandbox,
-) -> HashMap<SandboxMode, Vec<(&'static str, Cow<'static, [u8]>)>> {
+) -> HashMap<SandboxMode, sandbox::OwnFiles> {
     let driver: Vec<_> = driver.iter().map(|(path, content)| (*path, Cow::Borrowed(*content))).collect();
     let all = [SandboxMode::Strict, SandboxMode::Standard, SandboxMode::Relaxed];
     let of = |mode| {

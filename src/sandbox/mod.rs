@@ -109,6 +109,9 @@ pub enum Interrupt {
     Byte,
 }
 
+/// Files of ours for programs of one kind, as [`Request::files`] takes them.
+pub type OwnFiles = Vec<(&'static str, std::borrow::Cow<'static, [u8]>)>;
+
 /// Host ids of a sandbox's processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Identity {

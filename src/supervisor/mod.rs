@@ -59,7 +59,7 @@ pub struct Program {
     /// What holds its memory where there is no memory cgroup.
     pub memory_rlimit: sandbox::MemoryRlimit,
     /// Files put into the sandbox, read-only, at each level.
-    pub files: std::collections::HashMap<SandboxMode, Vec<(&'static str, std::borrow::Cow<'static, [u8]>)>>,
+    pub files: std::collections::HashMap<SandboxMode, sandbox::OwnFiles>,
     /// Host trees that the interpreter needs beside the system's own.
     pub binds: Vec<PathBuf>,
     /// All that the interpreter needs beside its libraries, where it is shown nothing else.

@@ -47,7 +47,7 @@ pub struct Server {
 }
 
 /// Programs of tests look around with modules that `standard` refuses.
-const LENIENT: &[(&str, &str)] = &[("REPLTOOL_SANDBOX__STANDARD__POLICY", "record")];
+pub const LENIENT: &[(&str, &str)] = &[("REPLTOOL_SANDBOX__STANDARD__POLICY", "record")];
 
 impl Server {
     /// A server with the defaults, but that it lets programs import what they like.

@@ -7,7 +7,7 @@ use repltool_protocol::ids::SessionId;
 use repltool_protocol::rest::ExecutionResult;
 use serde_json::{Value, json};
 
-use crate::harness::{Server, assert_usable, exception_name, run, session};
+use crate::harness::{Server, assert_usable, exception_name, run, run_for, session};
 
 /// What the message of a refusal in `standard` says beside the module.
 const WAY_OUT: &[&str] = &["is not allowed in the level standard", "sandbox_mode \"relaxed\"", "sandbox.standard."];
@@ -105,10 +105,12 @@ import numpy as np, pandas as pd
 frame = pd.DataFrame({'x': np.arange(4.0), 'g': list('abab')})
 frame.to_csv('frame.csv', index=False)
 frame = pd.read_csv('frame.csv')";
-    let result = run(&client, &id, table).await;
+    // The first imports of these packages are slow on a busy machine.
+    let result = run_for(&client, &id, 120_000, table).await;
     assert_eq!((result.success, result.violation), (true, None), "{:?}", result.exception);
     assert_eq!(value(&client, &id, "frame.groupby('g').x.sum().to_dict()").await, json!({"a": 2.0, "b": 4.0}));
-    let plot = run(&client, &id, "import matplotlib.pyplot as plt\nplt.plot(frame.x)\nplt.show()").await;
+    let plot = "import matplotlib.pyplot as plt\nplt.plot(frame.x)\nplt.show()";
+    let plot = run_for(&client, &id, 120_000, plot).await;
     assert_eq!((plot.success, &plot.violation), (true, &None), "{:?}", plot.exception);
     assert!(plot.display.iter().any(|shown| shown.data.contains_key("image/png")));
 

@@ -13,6 +13,7 @@ const { clip, quote } = load('text');
 const OWN_PLACES = ['/workspace/', '/tmp/'];
 const MAX_REPORTED = 16;
 const MAX_NAME = 100;
+const CELL = '/<repl>'; // what stands for a cell in whatever directory it requires from
 const CODE = 'ERR_ACCESS_DENIED';
 
 const { createRequire, builtinModules } = Module;
@@ -79,7 +80,7 @@ exports.allows = (name) => list === null || allows(plain(name));
 // Throws if a cell must not import this, whose relative names are those of a directory; or a file by this name, that it
 // would load, something else. `caller` is the function that the error shall not show.
 exports.check = (request, directory, caller) => {
-  if (list !== null) check(request, `${directory}/<repl>`, { caller, loaded: emptyTable(), seen: emptyTable() });
+  if (list !== null) check(request, `${directory}${CELL}`, { caller, loaded: emptyTable(), seen: emptyTable() });
 };
 
 function check(request, from, way) {
@@ -161,7 +162,7 @@ function isInOwnPlace(filename) {
 
 // Whether code of this file is the user's; a cell has no file.
 function isOwn(filename) {
-  if (typeof filename !== 'string' || !p.startsWith(filename, '/')) return true;
+  if (typeof filename !== 'string' || !p.startsWith(filename, '/') || p.endsWith(filename, CELL)) return true;
   return isInOwnPlace(filename) && p.indexOf(filename, '/node_modules/') < 0;
 }
 
@@ -170,7 +171,7 @@ function guardRequire(directory) {
   const loaded = Module._cache;
   Module._load = function _load(request, parent, isMain) {
     if (parent && isOwn(parent.filename)) {
-      const from = parent.filename ?? `${directory()}/<repl>`;
+      const from = parent.filename ?? `${directory()}${CELL}`;
       check(request, from, { caller: _load, loaded, seen: emptyTable() });
     }
     return p.apply(loadModule, this, [request, parent, isMain]);

@@ -92,6 +92,12 @@ class Imports(DriverCase):
         self.write("seldom.cjs", "exports.run = () => import('os')")
         self.assert_refused("require('./seldom.cjs')", "os")
 
+    def test_directory_of_a_cell_does_not_matter(self):
+        for place in "/", "/usr", "/usr/lib/node_modules":
+            self.assert_refused(f"process.chdir('{place}'); require('os')", "os")
+            self.assert_refused("await import('net')", "net")
+        self.assertEqual(self.assert_allowed("require('path').sep"), "/")
+
     def test_packages_import_what_they_need(self):
         self.write("node_modules/pack/package.json", '{"name": "pack", "exports": {"import": "./m.mjs", "require": "./c.js"}}')
         self.write("node_modules/pack/m.mjs", "import os from 'os'; export const kind = typeof os.cpus")
