@@ -1,10 +1,7 @@
 //! Calls that Linux refuses to a program: each is told, before the end of the execution that made it.
 
-use std::time::Duration;
-
 use repltool_protocol::event::{Event, LoggedEvent, SessionStatus, StatusReason, ViolationLayer};
 use serde_json::json;
-use tokio::time::Instant;
 
 use super::follower::Follower;
 use super::harness::{As, Server, event, eventually, python, run, run_for, send, session, until_result};
@@ -64,12 +61,11 @@ async fn no_result_overtakes_the_word_on_a_refusal() {
     let server = Server::start_with(As::Me, "[sandbox]\nviolations_per_minute = 1000\n").await;
     let client = server.client();
     let id = python(&client, json!({})).await;
-    let begun = Instant::now();
     for n in 0..100 {
         let result = run(&client, &id, TRY).await;
         assert!(result.violation.is_some(), "{n}: {result:?}");
     }
-    assert!(begun.elapsed() < Duration::from_secs(40), "results wait for words that are there: {:?}", begun.elapsed());
+    assert!(!server.log().contains("nothing was told of refused calls"), "each word came in time");
 }
 
 #[tokio::test]

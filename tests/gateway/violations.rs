@@ -9,7 +9,9 @@ use repltool_protocol::ids::{Seq, SessionId};
 use repltool_protocol::rest::ProblemCode;
 use serde_json::json;
 
-use super::harness::{As, Server, assert_log, code, descendants, eventually, in_time, python, run, send, until_result};
+use super::harness::{
+    As, Server, assert_log, code, descendants, event, eventually, in_time, python, run, send, type_in, until_result,
+};
 use super::lifecycle::traces;
 use super::wire::{ask_as_owner, local_token, open_as};
 
@@ -115,9 +117,11 @@ async fn too_many_violations_end_a_session_for_good() {
     let id = relaxed(&client).await;
     assert!(run(&client, &id, &forged(1, &["a", "b", "c"])).await.violation.is_some(), "as many as are allowed");
     let mut socket = client.attach(&id, None).await.expect("a socket");
-    let sleeping = format!("{}import time\ntime.sleep(60)", forged(2, &["d"]));
-    send(&mut socket, "e2", &sleeping).await;
-    send(&mut socket, "e3", "1").await;
+    let waiting = format!("input()\n{}import time\ntime.sleep(60)", forged(2, &["d"]));
+    send(&mut socket, "e2", &waiting).await;
+    let e3 = send(&mut socket, "e3", "1").await;
+    while event(&mut socket).await.event != (Event::Queued { id: e3.clone() }) {}
+    type_in(&mut socket, "\n").await;
     let (events, code) = closed(&mut socket).await;
     assert_log(&events);
     assert_eq!(code, Some(4403));
