@@ -15,7 +15,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use repltool::sandbox::workdir::{Workdir, Workdirs};
-use repltool::sandbox::{self, Identity, Interrupt, Limits, MemoryRlimit, Plan, Request, Sandbox};
+use repltool::sandbox::{self, Identity, Interrupt, Kind, Limits, MemoryRlimit, Plan, Request, Sandbox};
 use repltool_protocol::rest::SandboxMode;
 use rustix::event::{PollFd, PollFlags, poll};
 use tokio::time::Instant;
@@ -95,6 +95,8 @@ impl Maker {
         let request = Request {
             name: &format!("cost-{}", self.made.get()),
             mode: SandboxMode::Standard,
+            kind: Kind::Interpreter,
+            own: &[],
             identity: IDENTITY,
             workdir: &self.workdir,
             argv: &argv,
