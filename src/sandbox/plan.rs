@@ -174,8 +174,7 @@ fn rules(level: &policy::Level, has_memory: bool) -> Vec<Rule> {
         false => (Answer::Report(names::PROCESS, libc::EACCES), policy::CLONE_THREADS),
     };
     policy::FORK.calls().for_each(|call| add(call, &[], fork));
-    let memory = if has_memory { &[] } else { policy::PRIVATE_MEMORY };
-    for rule in clone.iter().chain(memory).chain(policy::RULES) {
+    for rule in clone.iter().chain(policy::RULES) {
         add(rule.call, rule.when, rule.answer);
     }
     for (request, _) in policy::IOCTLS {

@@ -97,13 +97,10 @@ pub(super) const LINKS: &[(&str, &str, Why)] = &[
     ("/dev/stderr", "/proc/self/fd/2", "scripts name it"),
 ];
 
-/// A device that is shared memory when it is mapped: shown where a memory cgroup counts that, as [`PRIVATE_MEMORY`] says.
-pub(super) const ZERO: &str = "/dev/zero";
-
 /// Devices of the host that are shown.
 pub(super) const DEVICES: &[(&str, Why)] = &[
     ("/dev/null", "everybody opens it"),
-    (ZERO, "zeros"),
+    ("/dev/zero", "zeros"),
     ("/dev/full", "tests of a full disk"),
     ("/dev/random", "randomness of libraries that know no getrandom"),
     ("/dev/urandom", "randomness of libraries that know no getrandom"),
@@ -201,17 +198,6 @@ const FILE_TYPE: u64 = libc::S_IFMT as u64;
 
 /// The flag of `clone` that makes a thread.
 const THREAD: u64 = 0x0001_0000;
-
-const SHARED: u64 = libc::MAP_SHARED as u64;
-const ANONYMOUS: u64 = libc::MAP_ANONYMOUS as u64;
-
-/// Rules on `mmap` where no memory cgroup counts. What is shared and no file stays full when it is no longer mapped, but
-/// for a page: no limit of a process sees it, and nobody who looks at processes.
-pub(super) const PRIVATE_MEMORY: &[Rule] = &[
-    allow("mmap", &[When::Bits(3, ANONYMOUS, 0)], "files; those that can be written lie in a tmpfs with a size"),
-    allow("mmap", &[When::Bits(3, ANONYMOUS | SHARED, ANONYMOUS)], "memory of one process"),
-    refuse("mmap", &[When::Bits(3, ANONYMOUS | SHARED, ANONYMOUS | SHARED)], libc::ENOMEM, "see above"),
-];
 
 /// Rules on `clone` where there may be more processes.
 pub(super) const CLONE: &[Rule] = &[allow("clone", &[When::Bits(0, NAMESPACE_FLAGS, 0)], "threads and fork")];

@@ -72,8 +72,7 @@ impl<'a> Parts<'a> {
             }
         }
         let mut devices = Vec::new();
-        let counted = plan.host.has_memory();
-        for (path, _) in policy::DEVICES.iter().filter(|(path, _)| counted || *path != policy::ZERO) {
+        for (path, _) in policy::DEVICES {
             let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC | READ_ONLY;
             devices.push(clone_tree(Path::new(path), attributes)?);
         }

@@ -37,7 +37,10 @@ pub(in crate::sandbox) const ALLOWED: &[Group] = &[
                 fchownat utime utimes utimensat futimesat umask fallocate",
     },
     Group { why: "node's fs.watch", calls: "inotify_init inotify_init1 inotify_add_watch inotify_rm_watch" },
-    Group { why: "memory", calls: "brk mmap2 munmap mremap mprotect madvise msync mlock munlock mlock2 membarrier" },
+    Group {
+        why: "memory",
+        calls: "brk mmap mmap2 munmap mremap mprotect madvise msync mlock munlock mlock2 membarrier",
+    },
     Group { why: "V8 guards its code with memory keys", calls: "pkey_alloc pkey_free pkey_mprotect" },
     Group {
         why: "processes and threads; the number is limited",
@@ -81,10 +84,8 @@ pub(in crate::sandbox) const ALLOWED: &[Group] = &[
 ];
 
 /// Allowed only where a memory cgroup counts it: no resource limit sees this memory.
-pub(in crate::sandbox) const SHARED_MEMORY: &[Group] = &[
-    Group { why: "anonymous files: allocators, wasm, tests", calls: "memfd_create" },
-    Group { why: "memory; elsewhere only what is not shared, see the rules", calls: "mmap" },
-];
+pub(in crate::sandbox) const SHARED_MEMORY: &[Group] =
+    &[Group { why: "anonymous files: allocators, wasm, tests", calls: "memfd_create" }];
 
 /// Beside `clone`, where there may be more processes.
 pub(in crate::sandbox) const FORK: Group = Group { why: "older names of clone", calls: "fork vfork" };
