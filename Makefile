@@ -79,7 +79,8 @@ lint: web
 
 bench: build
 	scripts/bench_limits.py --binary $(BIN)
-	cargo build --locked --release --example hello
+	cargo build --locked --release --example hello --example sandbox_cost
+	$(dir $(BIN))examples/sandbox_cost
 	scripts/bench_surface.py --binary $(BIN) --hello $(dir $(BIN))examples/hello
 	scripts/bench.sh $(BIN)
 

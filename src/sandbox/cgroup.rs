@@ -3,15 +3,14 @@
 //!
 //! ```text
 //! the server's own cgroup
+//! ├─ repltool-<pid>-server the server itself, on v1, for its share of the processors
 //! └─ repltool-<pid>       one per server; swept by the next server when that pid is dead
-//!    ├─ _server           the server itself: for its share of the processors, and where cgroup v2 forbids processes
-//!    │                    beside enabled controllers
+//!    ├─ _server           the server itself, only where cgroup v2 forbids processes beside enabled controllers
 //!    └─ <name>            one per sandbox, never used twice: after a kill new arrivals could be killed at birth
 //! ```
 //!
-//! All sandboxes weigh the same, however many processes they have, and the server, in a leaf beside them, outweighs them:
-//! it always gets its turn. Server and sandboxes together weigh as much as one ordinary process on each processor. A share
-//! is no ceiling: what the others leave is anybody's.
+//! All sandboxes weigh the same, however many processes they have, and together as much as an ordinary process on each
+//! processor. The server outweighs them, and always gets its turn. A share is no ceiling: what others leave is anybody's.
 //!
 //! v1 keeps such a tree in each of its hierarchies, v2 has a single one. Where no tree is writable there is no group at
 //! all, and the caller has rlimits alone, which hold for each process by itself. The module knows neither sessions nor
@@ -212,12 +211,14 @@ pub enum Counter {
 pub struct Group {
     folders: Vec<PathBuf>,
     kill: Option<PathBuf>,
+    /// Where those are listed that take no part in the group's share of the processors.
+    favoured: Option<PathBuf>,
     meters: Meters,
 }
 
 impl Group {
     fn new() -> Group {
-        Group { folders: Vec::new(), kill: None, meters: Meters::default() }
+        Group { folders: Vec::new(), kill: None, favoured: None, meters: Meters::default() }
     }
 
     /// Makes one more folder that belongs to the group; `Drop` removes it if a later step fails.
@@ -241,6 +242,14 @@ impl Group {
             fs::write(folder.join("cgroup.procs"), pid.to_string()).map_err(|source| attach_error(folder, source))?;
         }
         Ok(())
+    }
+
+    /// Lets a process that is trusted, and in the group, have its turn before the others in it: it gets the server's share
+    /// of the processors. Best effort: cgroup v2 cannot.
+    pub fn favour(&self, pid: i32) {
+        if let Some(list) = &self.favoured {
+            let _ = fs::write(list, pid.to_string());
+        }
     }
 
     /// Kills every process in the group at once. True if the switch was thrown; false if the host has none, and the
@@ -307,11 +316,21 @@ fn server_folder(pid: u32) -> String {
     format!("{SERVER_PREFIX}{pid}")
 }
 
+/// Where a server itself sits on v1, and the way back.
+fn server_side(pid: u32) -> String {
+    server_folder(pid) + SERVER_SIDE
+}
+
+fn server_of_side(folder: &str) -> Option<u32> {
+    server_of(folder.strip_suffix(SERVER_SIDE)?)
+}
+
 fn server_of(folder: &str) -> Option<u32> {
     folder.strip_prefix(SERVER_PREFIX)?.parse().ok()
 }
 
 const SERVER_PREFIX: &str = "repltool-";
+const SERVER_SIDE: &str = "-server";
 /// The leaf that the server itself sits in; no sandbox can have this name, because of the underscore.
 const SERVER_LEAF: &str = "_server";
 

@@ -99,8 +99,9 @@ fn become_init(entry: &Entry<'_>) -> Result<Infallible, Failure> {
         sys::raise_loopback().at(Step::Loopback)?;
     }
     if let Some(proc) = &inside.proc {
-        // One wall of several, and a host may hide this file: best effort.
+        // One wall of several, and a host may hide these files: best effort.
         let _ = forbid_user_namespaces(proc);
+        let _ = limit_watchers(proc);
     }
     lock_capabilities().at(Step::Capabilities)?;
     let (held, theirs) = make_ends(entry, inside.proc).at(Step::Stdio)?;
@@ -175,9 +176,17 @@ fn die_with_supervisor(sync: &OwnedFd) -> io::Result<()> {
 
 /// The program could otherwise, should it ever get past the filter, be root in a namespace of its own.
 fn forbid_user_namespaces(proc: &OwnedFd) -> io::Result<()> {
+    set_of_namespace(proc, "sys/user/max_user_namespaces", b"0")
+}
+
+/// Watchers of files count for the owner of the namespace, too, who may be the owner of all sandboxes, and has 128.
+fn limit_watchers(proc: &OwnedFd) -> io::Result<()> {
+    set_of_namespace(proc, "sys/user/max_inotify_instances", b"16")
+}
+
+fn set_of_namespace(proc: &OwnedFd, setting: &str, value: &[u8]) -> io::Result<()> {
     let flags = OFlags::WRONLY | OFlags::CLOEXEC;
-    let mut file = File::from(openat(proc, "sys/user/max_user_namespaces", flags, Mode::empty())?);
-    file.write_all(b"0")
+    File::from(openat(proc, setting, flags, Mode::empty())?).write_all(value)
 }
 
 /// Closes every way in which this process or one that comes from it could get a capability that it gives up later.

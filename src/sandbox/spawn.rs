@@ -62,7 +62,8 @@ pub fn spawn(plan: &Plan, request: &Request<'_>) -> Result<Sandbox, SpawnError> 
         wires: &theirs,
         supervisors_sync: ours.sync.as_raw_fd(),
     };
-    let (pid, pidfd) = with_signals_blocked(|| enter::start(&entry)).map_err(SpawnError::Namespaces)?;
+    let (pid, pidfd) =
+        with_signals_blocked(|| owned_by(request.identity, || enter::start(&entry))).map_err(SpawnError::Namespaces)?;
     drop(theirs);
 
     let Ours { sync, stdout, stderr, control, init } = ours;
@@ -78,6 +79,10 @@ pub fn spawn(plan: &Plan, request: &Request<'_>) -> Result<Sandbox, SpawnError> 
     send(&sync, b"g", SendFlags::NOSIGNAL).map_err(|_| SpawnError::Died)?;
     let (has_proc, listener) = wait_for_exec(&sync, &level.reported)?;
     (sandbox.has_proc, sandbox.listener) = (has_proc, Some(listener));
+    if let Some(group) = &sandbox.group {
+        // The program does not come along. It must not be able to keep init from serving, as busy as it may be.
+        group.favour(pid);
+    }
     Ok(sandbox)
 }
 
@@ -194,6 +199,20 @@ fn with_signals_blocked<T>(work: impl FnOnce() -> io::Result<T>) -> io::Result<T
     let result = work();
     before.thread_set_mask()?;
     result
+}
+
+/// Who clones owns the user namespace, and Linux counts some of what is used in it for the owner: watches of files, signals
+/// that wait. Each sandbox has an owner of its own, so that none uses up what is there for all.
+fn owned_by<T>(identity: Identity, clone: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    let Identity::Mapped { payload, .. } = identity else { return clone() };
+    let own = rustix::process::geteuid();
+    let kept = rustix::thread::capabilities(None)?;
+    nix::unistd::seteuid(payload.into())?;
+    // The change took them away for the time being; a host may let only who has them make namespaces.
+    let cloned = rustix::thread::set_capabilities(None, kept).map_err(io::Error::from).and_then(|()| clone());
+    nix::unistd::seteuid(own.as_raw().into())?;
+    rustix::thread::set_capabilities(None, kept)?;
+    cloned
 }
 
 fn map_ids(pid: i32, identity: Identity) -> io::Result<()> {

@@ -28,7 +28,7 @@ const FAMILIES: [(&str, &str); 3] = [
     ),
     (
         "bash",
-        "trap '' TERM HUP QUIT; head -c 4000000 /dev/zero > /dev/shm/hoard\n(trap '' INT; while :; do :; done) >&- 2>&- &\n\
+        "trap '' TERM HUP QUIT; head -c 4000000 /dev/urandom > /dev/shm/hoard\n(trap '' INT; while :; do :; done) >&- 2>&- &\n\
          (sleep 600 & sleep 600 & kill -STOP $BASHPID) &\n( (sleep 600) & )\necho all; while :; do sleep 1; done",
     ),
 ];

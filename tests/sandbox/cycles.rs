@@ -24,7 +24,7 @@ const PROGRAMS: [&[&str]; 5] = [
     &["/usr/bin/bash", "-c", "sleep 600 & sleep 600 & wait"],
     &["/usr/bin/bash", "-c", "(setsid bash -c 'while :; do :; done' &) ; trap '' TERM INT HUP; while :; do :; done"],
     &["/usr/bin/bash", "-c", "for i in {1..20}; do (while :; do (exit 1); done) & done; wait"],
-    &["/usr/bin/bash", "-c", "head -c 1000000 /dev/zero > /tmp/a; cp /tmp/a /dev/shm/b; exec sleep 600"],
+    &["/usr/bin/bash", "-c", "head -c 1000000 /dev/urandom > /tmp/a; cp /tmp/a /dev/shm/b; exec sleep 600"],
 ];
 
 fn cycles() -> usize {
@@ -115,7 +115,8 @@ fn marked(mark: &str) -> Vec<String> {
 fn folders_of(pid: u32) -> usize {
     fn count(path: &Path, name: &str) -> usize {
         let folders = std::fs::read_dir(path).into_iter().flatten().flatten().filter(|it| it.path().is_dir());
-        folders.map(|it| usize::from(it.file_name() == name) + count(&it.path(), name)).sum()
+        let is_its = |found: &str| found == name || found.strip_suffix("-server") == Some(name);
+        folders.map(|it| usize::from(it.file_name().to_str().is_some_and(is_its)) + count(&it.path(), name)).sum()
     }
     count("/sys/fs/cgroup".as_ref(), &format!("repltool-{pid}"))
 }

@@ -58,8 +58,9 @@ def in_flight():
 def hoarding():
     for folder in ('/tmp', '/dev/shm'):
         with open(folder + '/hoard', 'wb') as hoard: hoard.write(b'x' * (6 << 20))
-    shared = mmap.mmap(-1, 6 << 20)
-    shared.write(b'x' * (6 << 20))
+    # Refused where nobody counts it.
+    try: mmap.mmap(-1, 6 << 20).write(b'x' * (6 << 20))
+    except OSError: pass
     forever()
 
 def waiting_for_a_lock():

@@ -68,7 +68,7 @@ pub fn nothing_outlives_a_kill(world: &World) {
         let family = descendants(sandbox.pid);
         assert_eq!(family.len(), MEMBERS, "as the host sees them");
         if world.plan.has_memory_cgroup() && shared_memory() > 0 {
-            assert!(shared_memory() >= memory + (18 << 20), "what is hoarded is seen");
+            assert!(shared_memory() >= memory + (12 << 20), "what is hoarded is seen");
         }
         let started = Instant::now();
         sandbox.kill();

@@ -2,7 +2,7 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use super::{SERVER_LEAF, server_of};
+use super::{SERVER_LEAF, server_of, server_of_side};
 
 /// The folders of the cgroups that this process is in, by what they control.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -50,6 +50,9 @@ pub(super) fn own_folders(cgroups: &str, mountinfo: &str) -> OwnFolders {
 /// Takes a process that a server has put into its leaf back to the cgroup that the server was started in, so that its
 /// children do not nest one level deeper each time.
 fn without_leaf(folder: PathBuf) -> PathBuf {
+    if folder.file_name().and_then(|name| server_of_side(name.to_str()?)).is_some() {
+        return folder.parent().map_or(folder.clone(), Path::to_owned);
+    }
     let server = folder.parent().filter(|_| folder.ends_with(SERVER_LEAF));
     let is_server = |path: &&Path| path.file_name().and_then(|name| server_of(name.to_str()?)).is_some();
     match server.filter(is_server).and_then(Path::parent) {
@@ -128,7 +131,7 @@ mod tests {
         assert_eq!(unified("/unit/repltool-9/_server"), Some("/sys/fs/cgroup/unit".into()));
         assert_eq!(unified("/unit/other/_server"), Some("/sys/fs/cgroup/unit/other/_server".into()));
         assert_eq!(unified("/"), Some("/sys/fs/cgroup".into()));
-        let cpu = own_folders("2:cpu,cpuacct:/unit/repltool-9/_server\n", HYBRID_MOUNTS).cpu;
+        let cpu = own_folders("2:cpu,cpuacct:/unit/repltool-9-server\n", HYBRID_MOUNTS).cpu;
         assert_eq!(cpu, Some("/sys/fs/cgroup/cpu,cpuacct/unit".into()));
     }
 }

@@ -16,7 +16,7 @@ use rustix::{
 };
 use tokio::time::Instant;
 
-use super::{SERVER_LEAF, is_gone, server_of, sub_folders};
+use super::{SERVER_LEAF, is_gone, server_of, server_of_side, sub_folders};
 
 /// Three rounds, since a process may fork between being listed and being killed; cgroup.kill needs only one.
 const ROUNDS: usize = 3;
@@ -52,7 +52,8 @@ fn is_leaf(group: &Path) -> bool {
 fn servers(bases: &[&Path]) -> BTreeMap<u32, Vec<PathBuf>> {
     let mut found: BTreeMap<u32, Vec<PathBuf>> = BTreeMap::new();
     for folder in bases.iter().flat_map(|base| sub_folders(base)) {
-        if let Some(pid) = folder.file_name().and_then(|name| server_of(name.to_str()?)) {
+        let name = folder.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        if let Some(pid) = server_of(name).or_else(|| server_of_side(name)) {
             found.entry(pid).or_default().push(folder);
         }
     }

@@ -7,8 +7,8 @@ use std::{
 };
 
 use super::{
-    CgroupError, CpuMeter, Group, Layout, Limits, Meter, SERVER_LEAF, discover::OwnFolders, is_gone, make_folder,
-    remove_server, server_folder, set, set_if_present, sweep,
+    CgroupError, CpuMeter, Group, Layout, Limits, Meter, discover::OwnFolders, is_gone, make_folder, remove_server,
+    server_folder, server_side, set, set_if_present, sweep,
 };
 
 /// The server's own folder in each hierarchy that is writable.
@@ -23,13 +23,16 @@ pub struct V1 {
     unified: Option<PathBuf>,
     /// Of the groups in `cpu`, CPU time is counted too.
     cpu_is_counted: bool,
-    /// The server sits in a leaf of `cpu`, among its sandboxes.
-    moved: bool,
+    /// Where the server sits for its own share of the processors, beside the folder of its sandboxes: inside of it, the
+    /// heavier the server, the less would be left of the folder's weight for sandboxes on other processors.
+    side: Option<PathBuf>,
 }
 
 /// What a group or a process weighs that nothing is said of.
 const ORDINARY_SHARES: usize = 1024;
-/// The most that a group can weigh: as much as 256 ordinary ones.
+/// So many times as much as all of its sandboxes does the server weigh.
+const OUTWEIGHS: usize = 8;
+/// The most that a group can weigh.
 const MOST_SHARES: usize = 262_144;
 
 impl V1 {
@@ -45,7 +48,7 @@ impl V1 {
         // Every hierarchy costs 0.2 ms for each sandbox, and the new one counts CPU time as well.
         let cpuacct = if unified.is_some() || cpu_is_counted { None } else { make(&own.cpuacct) };
         let (memory, pids) = (make(&own.memory), make(&own.pids));
-        let mut v1 = V1 { server, memory, pids, cpu, cpuacct, unified, cpu_is_counted, moved: false };
+        let mut v1 = V1 { server, memory, pids, cpu, cpuacct, unified, cpu_is_counted, side: None };
         v1.folders().next()?;
         v1.weigh(super::processors());
         Some(v1)
@@ -56,21 +59,21 @@ impl V1 {
         all.into_iter().flatten().map(PathBuf::as_path)
     }
 
-    /// Each sandbox keeps the weight that Linux gives to a new group, so they are equal. The server goes among them, as
-    /// the heaviest: beside them it would have half of a processor, and less than it needs when all are busy. Best effort.
+    /// Each sandbox keeps the weight that Linux gives to a new group, so they are equal. The server gets a group of its own
+    /// that outweighs theirs: as one process among all, it has less than it needs when all are busy. Best effort.
     fn weigh(&mut self, processors: usize) {
         let Some(cpu) = &self.cpu else { return };
-        let _ = set(cpu.join("cpu.shares"), ORDINARY_SHARES * processors);
-        let leaf = cpu.join(SERVER_LEAF);
-        let enter = || {
-            make_folder(&leaf)?;
-            fs::write(leaf.join("cpu.shares"), MOST_SHARES.to_string())?;
-            fs::write(leaf.join("cgroup.procs"), self.server.to_string())
+        let all = ORDINARY_SHARES * processors;
+        let _ = set(cpu.join("cpu.shares"), all.min(MOST_SHARES));
+        let side = cpu.with_file_name(server_side(self.server));
+        let enter = || -> io::Result<()> {
+            make_folder(&side)?;
+            fs::write(side.join("cpu.shares"), (all * OUTWEIGHS).min(MOST_SHARES).to_string())?;
+            fs::write(side.join("cgroup.procs"), self.server.to_string())
         };
-        let entered: io::Result<()> = enter();
-        self.moved = entered.is_ok();
-        if !self.moved {
-            is_gone(&leaf);
+        match enter() {
+            Ok(()) => self.side = Some(side),
+            Err(_) => drop(is_gone(&side)),
         }
     }
 }
@@ -106,6 +109,7 @@ impl Layout for V1 {
             set(pids.join("pids.max"), limits.max_processes)?;
             group.meters.refused_forks = Some(Meter::new(pids.join("pids.events")));
         }
+        group.favoured = self.side.as_ref().map(|side| side.join("cgroup.procs"));
         if let Some(unified) = place(&self.unified) {
             group.kill = Some(unified.join("cgroup.kill"));
             group.meters.cpu = Some(CpuMeter::Stat(Meter::new(unified.join("cpu.stat"))));
@@ -123,9 +127,10 @@ impl Layout for V1 {
     }
 
     fn shutdown(&self) {
-        if let Some(base) = self.cpu.as_deref().and_then(Path::parent).filter(|_| self.moved) {
+        if let Some(side) = &self.side {
             // The writer itself: the server, or what cleans up behind it.
-            let _ = fs::write(base.join("cgroup.procs"), "0");
+            let _ = fs::write(side.with_file_name("cgroup.procs"), "0");
+            is_gone(side);
         }
         for folder in self.folders() {
             remove_server(folder);
@@ -133,7 +138,7 @@ impl Layout for V1 {
     }
 
     fn is_gone(&self) -> bool {
-        !self.folders().any(Path::exists)
+        !self.folders().chain(self.side.as_deref()).any(Path::exists)
     }
 }
 
@@ -302,8 +307,9 @@ mod tests {
         let own = OwnFolders { cpu: both.clone(), cpuacct: both, ..OwnFolders::default() };
         let v1 = V1::open(&own, 77).expect("writable");
         assert_eq!(v1.folders().collect::<Vec<_>>(), [base.path().join("repltool-77")]);
-        let leaf = |file| fs::read_to_string(base.path().join("repltool-77/_server").join(file)).expect("written");
-        assert_eq!([leaf("cgroup.procs"), leaf("cpu.shares")], ["77", "262144"]);
+        let side = |file| fs::read_to_string(base.path().join("repltool-77-server").join(file)).expect("written");
+        let shares = (ORDINARY_SHARES * super::super::processors() * OUTWEIGHS).min(MOST_SHARES);
+        assert_eq!([side("cgroup.procs"), side("cpu.shares")], ["77".to_owned(), shares.to_string()]);
         let group = v1.create("s1", &LIMITS).expect("made");
         fs::write(base.path().join("repltool-77/s1/cpuacct.usage"), "1500\n").expect("written");
         assert_eq!(group.cpu_time(), Some(Duration::from_nanos(1500)));
