@@ -39,8 +39,6 @@ use super::{enter, plan, sys};
 
 /// Left for new ones, beside those for mounts and for the user. The new network has nothing in it, and is not up.
 const NAMESPACES: UnshareFlags = UnshareFlags::NEWIPC.union(UnshareFlags::NEWNET);
-/// Threads of a gateway with a user of its own: those that serve, and those that the runtime blocks on files with.
-const MAX_THREADS: u64 = 1024;
 /// Linux runs the host's crash handler, as root, whatever the limit, but for this very value.
 const NO_CORE: u64 = 1;
 /// Where the store is, once the gateway is confined.
@@ -98,7 +96,7 @@ pub fn gateway(store: &Path, user: Option<u32>) -> Result<PathBuf, ConfineError>
     // The link on standard input ends with the supervisor, too: one that died before this call is not missed.
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(step("ask for a death signal"))?;
     drop_capabilities()?;
-    keep_memory_private(user)?;
+    keep_memory_private()?;
     restrict_paths()?;
     restrict_calls()?;
     Ok(INSIDE.into())
@@ -141,19 +139,10 @@ fn drop_capabilities() -> Result<(), ConfineError> {
 }
 
 /// Of the key that signs tokens, no copy is written, and no process of the same user reads one.
-fn keep_memory_private(user: Option<u32>) -> Result<(), ConfineError> {
+fn keep_memory_private() -> Result<(), ConfineError> {
     set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(step("become undumpable"))?;
-    limit(Resource::Core, NO_CORE).map_err(step("limit core dumps"))?;
-    match user {
-        Some(_) => limit(Resource::Nproc, MAX_THREADS).map_err(step("limit threads")),
-        // It would count what else this user runs.
-        None => Ok(()),
-    }
-}
-
-fn limit(resource: Resource, most: u64) -> rustix::io::Result<()> {
-    let most = Some(getrlimit(resource).maximum.map_or(most, |present| present.min(most)));
-    setrlimit(resource, Rlimit { current: most, maximum: most })
+    let most = Some(getrlimit(Resource::Core).maximum.map_or(NO_CORE, |present| present.min(NO_CORE)));
+    setrlimit(Resource::Core, Rlimit { current: most, maximum: most }).map_err(step("limit core dumps"))
 }
 
 fn restrict_paths() -> Result<(), ConfineError> {

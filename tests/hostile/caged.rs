@@ -72,7 +72,7 @@ pub fn a_turned_gateway_reaches_nothing_but_its_store(setting: Setting) {
         let before = server.descriptors();
         let report = server.play(host.scene.clone()).await;
         let through: Vec<_> = report.iter().filter(|(_, outcome)| **outcome == Outcome::Done).collect();
-        println!("{} attacks: {report:#?}", report.len());
+        println!("{} attacks", report.len());
         assert!(through.is_empty(), "{through:?}");
         assert_eq!(report.len(), ATTACKS.iter().map(|list| list.len()).sum::<usize>());
         assert!(host.victim.try_wait().unwrap().is_none(), "the bystander lives");

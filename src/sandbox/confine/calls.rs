@@ -65,6 +65,8 @@ const NEW_NAMESPACES: u64 = (libc::CLONE_NEWNS
     | libc::CLONE_NEWPID
     | libc::CLONE_NEWNET) as u32 as u64;
 
+/// What Linux told this process at its start, from linux/prctl.h.
+const PR_GET_AUXV: u32 = 0x4155_5856;
 /// Commands of fcntl(2). Without those that name who is sent a signal, and leases.
 const FCNTLS: &[i32] = &[
     libc::F_GETFD,
@@ -109,7 +111,9 @@ fn allow_some(filter: &mut ScmpFilterContext, pid: u32) -> Result<(), SeccompErr
     allow(filter, "fchmod", &[When::Bits(1, 0o6000, 0)])?;
     // abort(3). No other signal, and to nobody else: one that stopped this process would leave its clients waiting.
     allow(filter, "tgkill", &[When::Is(0, pid), When::Is(2, libc::SIGABRT.cast_unsigned())])?;
-    allow(filter, "prctl", &[When::Is(0, libc::PR_SET_NAME.cast_unsigned())])?;
+    for option in [libc::PR_SET_NAME.cast_unsigned(), PR_GET_AUXV] {
+        allow(filter, "prctl", &[When::Is(0, option)])?;
+    }
     // Ends what is sent. The other direction would end the listening socket, which is the same for the next gateway.
     allow(filter, "shutdown", &[When::Is(1, libc::SHUT_WR.cast_unsigned())])?;
     // Reads limits: of the caller, and none is set.
