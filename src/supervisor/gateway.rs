@@ -182,7 +182,11 @@ impl Gateway {
                         let since = *self.ending_since.insert(Instant::now());
                         return self.end_after(since + CLOSED_GRACE).await;
                     }
-                    Err(LinkError::Closed) => break,
+                    // An empty packet looks the same, and comes only once.
+                    Err(LinkError::Closed) => {
+                        self.ending_since.get_or_insert_with(Instant::now);
+                        break;
+                    }
                     Err(error) => return Wake::FromGateway(Err(error)),
                 }
             }

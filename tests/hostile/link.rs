@@ -166,12 +166,12 @@ pub fn sandboxes_are_bounded_whoever_asks(setting: Setting) {
         println!("{made} made");
         assert!((MAX_SESSIONS..=2 * MAX_SESSIONS + 64).contains(&made), "{made} made");
         assert_eq!(report.len(), MANY);
-        server.assert_well().await;
         // The next gateway lets go what belongs to no session.
         eventually("the supervisor holds no more than before", async || {
             (server.descriptors() <= descriptors + 2).then_some(())
         })
         .await;
+        server.assert_well().await;
         let now = server.memory_kib();
         assert!(now < memory + (64 << 10), "{memory} KiB before, {now} KiB now");
     });
