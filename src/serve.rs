@@ -21,11 +21,9 @@ use crate::config::{self, Config, Runtimes};
 use crate::runtime::{Interpreter, bash, javascript, modules, python};
 use crate::sandbox::probe::{Layer, Report, probe};
 use crate::supervisor::link::{FDS_PER_SESSION, Secret, StoreRoot};
-use crate::supervisor::{self, MemoryArgument, Parts, Program};
+use crate::supervisor::{self, FDS_BESIDE, MemoryArgument, Parts, Program};
 use crate::{edge, keys, sandbox};
 
-/// Descriptors for everything else.
-const FDS_BESIDE: u64 = 256;
 /// How long the token of the ready link is good.
 const LOCAL_TOKEN_TTL: Duration = Duration::from_secs(30 * 24 * 3600);
 /// Who holds it.

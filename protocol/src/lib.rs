@@ -7,6 +7,7 @@
 pub mod asyncapi;
 pub mod close;
 pub mod codec;
+pub mod environment;
 pub mod event;
 pub mod files;
 pub mod frame;

@@ -1,76 +1,23 @@
-//! The environment variables that a client may give a session. Refused is what loads code into an interpreter, or steers
-//! it or its C library in a way that its driver does not reckon with. Not a wall: a program can set what it likes.
+//! The environment variables that a client may give a session, as faults of its request.
 
+use repltool_protocol::environment;
 use repltool_protocol::rest::SessionConfig;
 
 use super::problem::Fault;
-
-/// Variables of one session.
-const MAX_VARIABLES: usize = 100;
-/// Names and values of one session's variables together.
-const MAX_BYTES: usize = 32 * 1024;
-
-/// Beginnings of names that are refused: the loaders, the interpreters and their libraries, allocators, and ours.
-#[rustfmt::skip]
-const REFUSED_PREFIXES: [&str; 14] = [
-    "BASH_", "DYLD_", "GLIBC_", "LD_", "MALLOC_", "MIMALLOC_", "NODE_", "NPM_", "OPENSSL_", "PYTHON", "REPLTOOL_",
-    "TERMINFO", "UV_", "npm_",
-];
-
-/// What Bash reads from its environment: what it runs, what it prints or expands between commands, how it parses, and
-/// (`histchars`) what it takes for history expansion.
-#[rustfmt::skip]
-const REFUSED_FOR_BASH: [&str; 37] = [
-    "BASH", "BASHOPTS", "BASHPID", "CDPATH", "ENV", "EXECIGNORE", "FIGNORE", "FUNCNEST", "GLOBIGNORE", "GLOBSORT",
-    "HISTCONTROL", "HISTFILE", "HISTFILESIZE", "HISTIGNORE", "HISTSIZE", "HISTTIMEFORMAT", "HOSTFILE", "IFS",
-    "IGNOREEOF", "INPUTRC", "MAIL", "MAILCHECK", "MAILPATH", "POSIXLY_CORRECT", "POSIX_PEDANTIC", "PROMPT_COMMAND",
-    "PROMPT_DIRTRIM", "PS0", "PS1", "PS2", "PS4", "SHELLOPTS", "TEXTDOMAIN", "TEXTDOMAINDIR", "TMOUT", "auto_resume",
-    "histchars",
-];
-
-/// What the C library, and libraries that the interpreters are linked with, read.
-#[rustfmt::skip]
-const REFUSED_FOR_LIBRARIES: [&str; 20] = [
-    "CARES_HOSTS", "GCONV_PATH", "GETCONF_DIR", "HOSTALIASES", "ICU_DATA", "ICU_TIMEZONE_FILES_DIR",
-    "LIBC_FATAL_STDERR_", "LOCALDOMAIN", "LOCPATH", "NIS_PATH", "NLSPATH", "OUTPUT_CHARSET", "PATH",
-    "RESOLV_HOST_CONF", "RES_OPTIONS", "SSLKEYLOGFILE", "SSL_CERT_DIR", "SSL_CERT_FILE", "TERMCAP", "TZDIR",
-];
 
 /// Checks the variables of a session to be created.
 ///
 /// # Errors
 /// The first wrong variable.
 pub(super) fn check(config: &SessionConfig) -> Result<(), Fault> {
-    if config.environment.len() > MAX_VARIABLES {
-        return Err(Fault::field("environment", format!("at most {MAX_VARIABLES} variables are allowed")));
-    }
-    let mut bytes = 0;
-    for (name, value) in &config.environment {
-        bytes += name.len() + value.len();
-        let problem = match () {
-            () if !is_name(name) => "a name is a letter or _, then letters, digits and _",
-            () if is_refused(name) => "this variable loads code or steers the runtime and cannot be set",
-            () if value.contains('\0') => "a value cannot hold NUL",
-            () => continue,
+    let variables = config.environment.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    environment::check(variables).map_err(|error| {
+        let field = match error.variable() {
+            Some(name) => format!("environment.{}", name.escape_debug()),
+            None => "environment".to_owned(),
         };
-        return Err(Fault::field(format!("environment.{}", name.escape_debug()), problem));
-    }
-    if bytes > MAX_BYTES {
-        return Err(Fault::field("environment", format!("at most {MAX_BYTES} bytes of names and values are allowed")));
-    }
-    Ok(())
-}
-
-fn is_name(name: &str) -> bool {
-    !name.starts_with(|first: char| first.is_ascii_digit())
-        && !name.is_empty()
-        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
-}
-
-fn is_refused(name: &str) -> bool {
-    REFUSED_FOR_BASH.contains(&name)
-        || REFUSED_FOR_LIBRARIES.contains(&name)
-        || REFUSED_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+        Fault::field(field, error.to_string())
+    })
 }
 
 #[cfg(test)]

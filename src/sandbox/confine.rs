@@ -5,9 +5,14 @@
 //!
 //! ```text
 //!   ordinary user: user namespace of its own     root: none needed
-//!   mount namespace ─▶ empty root, store at /data ─▶ own uid, no groups ─▶ death signal
-//!   ─▶ no capabilities, no_new_privs ─▶ Landlock: /data and nothing else, no TCP connect ─▶ seccomp
+//!   mount, ipc and network namespaces ─▶ empty root, store at /data ─▶ own uid, no groups ─▶ death signal
+//!   ─▶ no capabilities, no_new_privs, no core dumps ─▶ Landlock: /data and nothing else, no TCP ─▶ seccomp (`calls`)
 //! ```
+//!
+//! Sockets stay in the network namespace that they were made in: what comes in by the listening socket is served, and
+//! nothing else is reached.
+
+mod calls;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -16,13 +21,15 @@ use landlock::{
     ABI, Access as _, AccessFs, AccessNet, CompatLevel, Compatible as _, PathBeneath, PathFd, Ruleset,
     RulesetAttr as _, RulesetCreatedAttr as _, Scope,
 };
-use libseccomp::{ScmpAction, ScmpFilterContext, ScmpSyscall};
 use rustix::fs::{CWD, Gid, Uid};
 use rustix::mount::{
     MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags, mount, mount_change, mount_remount,
     move_mount, open_tree, unmount,
 };
-use rustix::process::{Signal, pivot_root, set_parent_process_death_signal};
+use rustix::process::{
+    DumpableBehavior, Resource, Rlimit, Signal, getrlimit, pivot_root, set_dumpable_behavior,
+    set_parent_process_death_signal, setrlimit,
+};
 use rustix::thread::{
     CapabilitySet, UnshareFlags, clear_ambient_capability_set, remove_capability_from_bounding_set, set_no_new_privs,
     set_thread_groups, set_thread_res_gid, set_thread_res_uid,
@@ -30,6 +37,10 @@ use rustix::thread::{
 
 use super::{enter, plan, sys};
 
+/// Left for new ones, beside those for mounts and for the user. The new network has nothing in it, and is not up.
+const NAMESPACES: UnshareFlags = UnshareFlags::NEWIPC.union(UnshareFlags::NEWNET);
+/// Linux runs the host's crash handler, as root, whatever the limit, but for this very value.
+const NO_CORE: u64 = 1;
 /// Where the store is, once the gateway is confined.
 const INSIDE: &str = "/data";
 
@@ -72,6 +83,7 @@ pub fn gateway(store: &Path, user: Option<u32>) -> Result<PathBuf, ConfineError>
         Some(_) => sys::unshare(UnshareFlags::NEWNS).map_err(step("enter a mount namespace"))?,
         None => super::enter_outer_namespace().map_err(step("enter a user namespace"))?,
     }
+    sys::unshare(NAMESPACES).map_err(step("enter namespaces for networks and shared memory"))?;
     enter_root(store)?;
     // Before the user changes: the right to do it goes with root.
     drop_bounding_set()?;
@@ -84,6 +96,7 @@ pub fn gateway(store: &Path, user: Option<u32>) -> Result<PathBuf, ConfineError>
     // The link on standard input ends with the supervisor, too: one that died before this call is not missed.
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(step("ask for a death signal"))?;
     drop_capabilities()?;
+    keep_memory_private()?;
     restrict_paths()?;
     restrict_calls()?;
     Ok(INSIDE.into())
@@ -125,6 +138,13 @@ fn drop_capabilities() -> Result<(), ConfineError> {
     set_no_new_privs(true).map_err(step("set no_new_privs"))
 }
 
+/// Of the key that signs tokens, no copy is written, and no process of the same user reads one.
+fn keep_memory_private() -> Result<(), ConfineError> {
+    set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(step("become undumpable"))?;
+    let most = Some(getrlimit(Resource::Core).maximum.map_or(NO_CORE, |present| present.min(NO_CORE)));
+    setrlimit(Resource::Core, Rlimit { current: most, maximum: most }).map_err(step("limit core dumps"))
+}
+
 fn restrict_paths() -> Result<(), ConfineError> {
     let abi = ABI::from(sys::landlock_version());
     let mut rules =
@@ -141,85 +161,7 @@ fn restrict_paths() -> Result<(), ConfineError> {
     Ok(())
 }
 
-/// What would let a taken-over gateway reach further than its store and its sockets. A deny list behind Landlock, the
-/// empty root and the missing capabilities: an allow list would have to know what the runtime and SQLite may need.
-const REFUSED: &[&str] = &[
-    "execve",
-    "execveat",
-    "fork",
-    "vfork",
-    "ptrace",
-    "process_vm_readv",
-    "process_vm_writev",
-    "kcmp",
-    "pidfd_getfd",
-    "mount",
-    "umount2",
-    "pivot_root",
-    "chroot",
-    "unshare",
-    "setns",
-    "fsopen",
-    "fsmount",
-    "move_mount",
-    "open_tree",
-    "bpf",
-    "perf_event_open",
-    "userfaultfd",
-    "io_uring_setup",
-    "io_uring_enter",
-    "io_uring_register",
-    "keyctl",
-    "add_key",
-    "request_key",
-    "init_module",
-    "finit_module",
-    "delete_module",
-    "kexec_load",
-    "kexec_file_load",
-    "open_by_handle_at",
-    "name_to_handle_at",
-    "personality",
-    "quotactl",
-    "reboot",
-    "swapon",
-    "swapoff",
-    "acct",
-    "settimeofday",
-    "clock_settime",
-    "adjtimex",
-    "sethostname",
-    "setdomainname",
-    "iopl",
-    "ioperm",
-    "modify_ldt",
-    "kill",
-    "tkill",
-    "mknod",
-    "mknodat",
-    "setuid",
-    "setgid",
-    "setreuid",
-    "setregid",
-    "setresuid",
-    "setresgid",
-    "setgroups",
-    "capset",
-];
-
 fn restrict_calls() -> Result<(), ConfineError> {
-    let mut filter = ScmpFilterContext::new(ScmpAction::Allow)?;
-    filter.set_act_badarch(ScmpAction::KillProcess)?;
-    for name in REFUSED {
-        if let Ok(call) = ScmpSyscall::from_name(name) {
-            match filter.add_rule(ScmpAction::Errno(libc::EPERM), call) {
-                Ok(_) => {}
-                // A call that this architecture does not have needs no rule.
-                Err(error) if error.errno() == Some(libseccomp::error::SeccompErrno::EDOM) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-    }
-    let program = plan::export(&filter)?;
+    let program = plan::export(&calls::filter(std::process::id())?)?;
     sys::load_filter(&program).map_err(step("load the system call filter"))
 }

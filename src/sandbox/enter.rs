@@ -28,7 +28,7 @@ use super::policy::{self, Network};
 use super::root::Parts;
 use super::spawn::{Theirs, note};
 use super::sys::{self, Forked};
-use super::{Identity, Interrupt, Limits, Request, payload};
+use super::{Identity, Interrupt, Kind, Limits, Request, payload};
 
 /// Uid and gid of the program, inside.
 pub(super) const PAYLOAD_ID: u32 = 1000;
@@ -131,6 +131,8 @@ pub(super) struct Ends {
     pub(super) stdin: OwnedFd,
     /// Of the pipe by which it is interrupted, if it is.
     pub(super) bell: Option<OwnedFd>,
+    /// Both ends of a pipe of a shell's own: without `/proc` it cannot make one.
+    pub(super) own_pipe: Option<(OwnedFd, OwnedFd)>,
 }
 
 /// Makes these pipes, and all that init is to hold of them and beside them.
@@ -146,7 +148,11 @@ fn make_ends(entry: &Entry<'_>, proc: Option<OwnedFd>) -> io::Result<(Held, Ends
     let socket = entry.wires.init.try_clone()?;
     let workdir = entry.parts.workdir().try_clone_to_owned()?;
     let held = Held { socket, workdir, stdin: stdin::Ends::open()?, proc, bell };
-    Ok((held, Ends { stdin: stdin::open_for_program()?, bell: their_bell }))
+    let own_pipe = match entry.request.kind {
+        Kind::Interpreter => None,
+        Kind::Shell { .. } => Some(pipe_with(PipeFlags::CLOEXEC)?),
+    };
+    Ok((held, Ends { stdin: stdin::open_for_program()?, bell: their_bell, own_pipe }))
 }
 
 /// Becomes one of the two inner ids, with no supplementary groups; nothing to do where there is one id only.
@@ -264,6 +270,7 @@ fn keep_descriptors(held: &mut Held) -> io::Result<()> {
 pub(super) fn arrange_stdio(wires: &Theirs, ends: &Ends) -> io::Result<()> {
     let mut sources = vec![&ends.stdin, &wires.stdout, &wires.stderr, &wires.control];
     sources.extend(&ends.bell);
+    sources.extend(ends.own_pipe.iter().flat_map(|(read, write)| [read, write]));
     // Their present numbers may be among those that are to be filled.
     let sources = sources.into_iter().map(|fd| high(fd.as_fd())).collect::<io::Result<Vec<_>>>()?;
     let mut number = 0;

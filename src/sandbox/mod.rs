@@ -91,7 +91,7 @@ pub struct Request<'a> {
 pub enum Kind {
     /// Runs code of its own language, and needs no other program for that.
     Interpreter,
-    /// Runs programs.
+    /// Runs programs. It has a pipe to itself: descriptor 4 reads what is written to descriptor 5.
     Shell {
         /// Whether it has the basic utilities in `standard`.
         utilities: bool,

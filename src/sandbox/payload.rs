@@ -40,6 +40,8 @@ pub(super) fn run(entry: &Entry<'_>, ends: &Ends) -> Result<Infallible, Failure>
     let listener = sys::load_filter_with_listener(entry.filter).at(Step::Seccomp)?;
     hand_over(entry, &listener).at(Step::Seccomp)?;
     drop(listener);
+    // Not before: descriptors on their way in sockets count for all processes of a uid, and could hold up that one.
+    limit(Resource::Nofile, entry.limits.open_files, entry.limits.open_files).at(Step::Rlimits)?;
     nix::unistd::execve(program, request.argv, request.environment).at(Step::Exec)
 }
 
@@ -66,7 +68,6 @@ fn set_limits(limits: &Limits, entry: &Entry<'_>) -> io::Result<()> {
     }
     let processes = process_rlimit(entry);
     limit(Resource::Nproc, processes, processes)?;
-    limit(Resource::Nofile, limits.open_files, limits.open_files)?;
     limit(Resource::Core, NO_CORE, NO_CORE)?;
     limit(Resource::Fsize, limits.file_bytes, limits.file_bytes)?;
     limit(Resource::Cpu, limits.cpu_seconds, limits.cpu_seconds)?;

@@ -1,14 +1,16 @@
 //! The gateway as the supervisor sees it: a child process, and the near end of the link to it.
 
-use std::collections::VecDeque;
-use std::io;
+use std::collections::{HashSet, VecDeque};
+use std::io::{self, IsTerminal as _};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::Stdio;
+use std::time::Duration;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::process::{Child, Command};
+use tokio::time::Instant;
 
 use super::Wake;
 use super::link::{self, HANDOVER_WINDOW, LinkError, MAX_PACKET_BYTES, SandboxId, ToGateway, ToSupervisor};
@@ -16,6 +18,12 @@ use super::sandboxes::Sandboxes;
 
 /// Packets read before other things get their turn.
 const BATCH: usize = 64;
+/// Packets that may wait for a gateway to read: as many as one keeps for the supervisor. One that lets more lie is ended.
+const OUTBOX: usize = 65_536;
+/// Of these, packets with descriptors. While there are more, no sandbox is made.
+const OUTBOX_WITH_FDS: usize = 64;
+/// How long a gateway may live on after it has closed the link.
+const CLOSED_GRACE: Duration = Duration::from_secs(1);
 
 /// Why no gateway could be started.
 #[derive(Debug, thiserror::Error)]
@@ -30,16 +38,18 @@ pub enum GatewayError {
 
 /// A running gateway.
 ///
-/// The outbox holds what the socket had no room for. It is bounded by what can be outstanding: an answer for each
-/// request in flight, one end for each sandbox, and [`HANDOVER_WINDOW`] handovers.
+/// The outbox holds what the socket had no room for: from a gateway that reads, an answer for each request in flight, one
+/// end for each sandbox, and [`HANDOVER_WINDOW`] handovers. It is bounded against one that does not.
 pub(super) struct Gateway {
     child: Child,
     link: AsyncFd<OwnedFd>,
     buffer: Vec<u8>,
-    outbox: VecDeque<(Vec<u8>, Vec<OwnedFd>)>,
+    outbox: Outbox,
     to_hand_over: VecDeque<SandboxId>,
-    in_handover: usize,
+    in_handover: HashSet<SandboxId>,
     handover_told: bool,
+    /// Since when nothing is read from it any more: it has closed the link, or it was killed.
+    ending_since: Option<Instant>,
 }
 
 impl Gateway {
@@ -54,6 +64,7 @@ impl Gateway {
             .env_clear()
             .stdin(Stdio::from(far))
             .stdout(Stdio::null())
+            .stderr(log())
             .kill_on_drop(true)
             .spawn()
             .map_err(GatewayError::Spawn)?;
@@ -62,10 +73,11 @@ impl Gateway {
             child,
             link,
             buffer: vec![0; MAX_PACKET_BYTES],
-            outbox: VecDeque::new(),
+            outbox: Outbox::default(),
             to_hand_over: VecDeque::new(),
-            in_handover: 0,
+            in_handover: HashSet::new(),
             handover_told: false,
+            ending_since: None,
         })
     }
 
@@ -73,10 +85,16 @@ impl Gateway {
         self.child.id().unwrap_or_default()
     }
 
-    /// Puts a message into the outbox.
+    /// Whether it lets so much lie that it is to be given nothing more that holds descriptors.
+    pub(super) fn is_deaf(&self) -> bool {
+        self.outbox.with_fds > OUTBOX_WITH_FDS
+    }
+
+    /// Puts a message into the outbox. What comes when that is full is dropped: the gateway is ended for it.
     pub(super) fn send(&mut self, message: &ToGateway, fds: Vec<OwnedFd>) {
         match link::encode(message) {
-            Ok(packet) => self.outbox.push_back((packet, fds)),
+            Ok(_) if self.outbox.is_full() => {}
+            Ok(packet) => self.outbox.push(packet, fds),
             Err(error) => tracing::error!(error = &error as &dyn std::error::Error, "a message to the gateway is lost"),
         }
     }
@@ -93,23 +111,23 @@ impl Gateway {
     }
 
     /// A handed-over sandbox was taken over: the next may go.
-    pub(super) fn adopted(&mut self, sandboxes: &Sandboxes) {
-        self.in_handover = self.in_handover.saturating_sub(1);
+    pub(super) fn adopted(&mut self, sandbox: SandboxId, sandboxes: &Sandboxes) {
+        self.in_handover.remove(&sandbox);
         self.flush(sandboxes);
     }
 
     /// Sends what there is room for.
     pub(super) fn flush(&mut self, sandboxes: &Sandboxes) {
         self.fill_window(sandboxes);
-        write_out(self.link.as_fd(), &mut self.outbox);
+        self.outbox.write_to(self.link.as_fd());
     }
 
     fn fill_window(&mut self, sandboxes: &Sandboxes) {
-        while self.in_handover < HANDOVER_WINDOW {
+        while self.in_handover.len() < HANDOVER_WINDOW {
             let Some(sandbox) = self.to_hand_over.pop_front() else { break };
             if let Some((held, fds)) = sandboxes.hand_over(sandbox) {
                 self.send(&ToGateway::Handover(held), fds);
-                self.in_handover += 1;
+                self.in_handover.insert(sandbox);
             }
         }
         if self.to_hand_over.is_empty() && !self.handover_told {
@@ -128,8 +146,15 @@ impl Gateway {
 
     /// Waits for messages or for the end of the process. Cancel-safe.
     pub(super) async fn next(&mut self) -> Wake {
+        if let Some(since) = self.ending_since {
+            return self.end_after(since + CLOSED_GRACE).await;
+        }
+        if self.outbox.is_full() {
+            let deaf = io::Error::other("the gateway does not read what it is told");
+            return Wake::FromGateway(Err(LinkError::Io(deaf)));
+        }
         let interest =
-            if self.outbox.is_empty() { Interest::READABLE } else { Interest::READABLE | Interest::WRITABLE };
+            if self.outbox.packets.is_empty() { Interest::READABLE } else { Interest::READABLE | Interest::WRITABLE };
         loop {
             let mut guard = tokio::select! {
                 biased; // the end of the process outranks what it left on the link
@@ -139,23 +164,29 @@ impl Gateway {
                     Err(error) => return Wake::FromGateway(Err(LinkError::Io(error))),
                 },
             };
-            if guard.ready().is_writable() && !write_out(guard.get_inner().as_fd(), &mut self.outbox) {
+            if guard.ready().is_writable() && !self.outbox.write_to(guard.get_inner().as_fd()) {
                 guard.clear_ready_matching(tokio::io::Ready::WRITABLE);
             }
-            let mut messages: Vec<(ToSupervisor, Vec<OwnedFd>)> = Vec::new();
-            while messages.len() < BATCH {
+            let mut messages: Vec<ToSupervisor> = Vec::new();
+            // To make a sandbox takes so long that limits are looked at after each.
+            while messages.len() < BATCH && !matches!(messages.last(), Some(ToSupervisor::Create(_))) {
                 match link::receive(guard.get_inner().as_fd(), &mut self.buffer) {
-                    Ok(message) => messages.push(message),
+                    Ok((message, fds)) if fds.is_empty() => messages.push(message),
+                    Ok(_) => return Wake::FromGateway(Err(LinkError::Descriptors)),
                     Err(error) if link::would_block(&error) => {
                         guard.clear_ready_matching(tokio::io::Ready::READABLE);
                         break;
                     }
                     Err(LinkError::Closed) if messages.is_empty() => {
                         drop(guard);
-                        let _ = self.child.wait().await;
-                        return Wake::GatewayGone;
+                        let since = *self.ending_since.insert(Instant::now());
+                        return self.end_after(since + CLOSED_GRACE).await;
                     }
-                    Err(LinkError::Closed) => break,
+                    // An empty packet looks the same, and comes only once.
+                    Err(LinkError::Closed) => {
+                        self.ending_since.get_or_insert_with(Instant::now);
+                        break;
+                    }
                     Err(error) => return Wake::FromGateway(Err(error)),
                 }
             }
@@ -165,8 +196,18 @@ impl Gateway {
         }
     }
 
+    /// Waits for the end of the process, which is ended if it does not come by then.
+    async fn end_after(&mut self, patience: Instant) -> Wake {
+        if tokio::time::timeout_at(patience, self.child.wait()).await.is_err() {
+            self.kill();
+            self.ended().await;
+        }
+        Wake::GatewayGone
+    }
+
     /// Ends the process at once; [`Wake::GatewayGone`] follows.
     pub(super) fn kill(&mut self) {
+        self.ending_since.get_or_insert_with(Instant::now);
         if let Err(error) = self.child.start_kill() {
             tracing::debug!(%error, "the gateway had ended already");
         }
@@ -178,16 +219,47 @@ impl Gateway {
     }
 }
 
-/// Sends from the outbox until it is empty or the socket is full; says whether it is empty.
-fn write_out(link: BorrowedFd<'_>, outbox: &mut VecDeque<(Vec<u8>, Vec<OwnedFd>)>) -> bool {
-    while let Some((packet, fds)) = outbox.front() {
-        let borrowed: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
-        match link::send(link, packet, &borrowed) {
-            Ok(()) => drop(outbox.pop_front()),
-            Err(error) if link::would_block(&error) => return false,
-            // The gateway is gone; that is told by the end of its process.
-            Err(_) => outbox.clear(),
-        }
+/// Standard error as the gateway gets it. A terminal is opened anew, to write only: what is typed there is not for it.
+fn log() -> Stdio {
+    let stderr = io::stderr();
+    let terminal = stderr.is_terminal().then(|| std::fs::File::options().write(true).open("/proc/self/fd/2"));
+    match terminal {
+        Some(Ok(terminal)) => terminal.into(),
+        Some(Err(_)) | None => Stdio::inherit(),
     }
-    true
+}
+
+/// What the socket had no room for yet, in order.
+#[derive(Default)]
+struct Outbox {
+    packets: VecDeque<(Vec<u8>, Vec<OwnedFd>)>,
+    with_fds: usize,
+}
+
+impl Outbox {
+    fn is_full(&self) -> bool {
+        self.packets.len() >= OUTBOX
+    }
+
+    fn push(&mut self, packet: Vec<u8>, fds: Vec<OwnedFd>) {
+        self.with_fds += usize::from(!fds.is_empty());
+        self.packets.push_back((packet, fds));
+    }
+
+    /// Sends until it is empty or the socket is full; says whether it is empty.
+    fn write_to(&mut self, link: BorrowedFd<'_>) -> bool {
+        while let Some((packet, fds)) = self.packets.front() {
+            let borrowed: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
+            match link::send(link, packet, &borrowed) {
+                Ok(()) => {
+                    self.with_fds -= usize::from(!fds.is_empty());
+                    self.packets.pop_front();
+                }
+                Err(error) if link::would_block(&error) => return false,
+                // The gateway is gone; that is told by the end of its process.
+                Err(_) => *self = Self::default(),
+            }
+        }
+        true
+    }
 }

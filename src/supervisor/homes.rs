@@ -15,6 +15,8 @@ struct Home {
     workdir: Workdir,
     identity: Identity,
     slot: u32,
+    /// When it was last asked for, in askings.
+    used: u64,
 }
 
 /// The homes of all sessions that have had a sandbox.
@@ -25,12 +27,25 @@ pub(super) struct Homes {
     base_uid: Option<u32>,
     free: BTreeSet<u32>,
     next_slot: u32,
+    askings: u64,
     disk_mb: u64,
 }
 
 impl Homes {
     pub(super) fn new(workdirs: Workdirs, base_uid: Option<u32>, disk_mb: u64) -> Self {
-        Self { homes: HashMap::new(), workdirs, base_uid, free: BTreeSet::new(), next_slot: 0, disk_mb }
+        Self { homes: HashMap::new(), workdirs, base_uid, free: BTreeSet::new(), next_slot: 0, askings: 0, disk_mb }
+    }
+
+    /// Says whether a session has a home or may get one, where there may be so many. A gateway that was lost may have left
+    /// some without ever releasing them: of the idle ones, that which was used the longest ago makes room.
+    pub(super) fn make_room(&mut self, session: &SessionId, most: usize, is_idle: impl Fn(&SessionId) -> bool) -> bool {
+        if self.homes.len() < most || self.homes.contains_key(session) {
+            return true;
+        }
+        let idle = self.homes.iter().filter(|(session, _)| is_idle(session));
+        let oldest = idle.min_by_key(|(_, home)| home.used).map(|(session, _)| session.clone());
+        oldest.iter().for_each(|session| self.release(session));
+        oldest.is_some()
     }
 
     /// The home of a session, made at first use.
@@ -40,7 +55,7 @@ impl Homes {
             let identity = self.identity(slot);
             match self.workdirs.create(self.disk_mb << 20, self.disk_mb * INODES_PER_MB, identity) {
                 Ok(workdir) => {
-                    self.homes.insert(session.clone(), Home { workdir, identity, slot });
+                    self.homes.insert(session.clone(), Home { workdir, identity, slot, used: 0 });
                 }
                 Err(error) => {
                     self.free.insert(slot);
@@ -48,7 +63,9 @@ impl Homes {
                 }
             }
         }
-        let home = &self.homes[session];
+        self.askings += 1;
+        let home = self.homes.get_mut(session).expect("it was there, or has just been made");
+        home.used = self.askings;
         Ok((&home.workdir, home.identity))
     }
 

@@ -9,6 +9,7 @@
 //!               └── reaped ◀──┘ gateway gone: sandboxes live on and are handed to the next one
 //! ```
 
+mod bounds;
 mod gateway;
 mod gauge;
 pub mod handle;
@@ -18,6 +19,7 @@ pub mod link;
 mod notify;
 mod processes;
 mod sandboxes;
+mod waits;
 
 use std::ffi::CString;
 use std::net::SocketAddr;
@@ -25,20 +27,21 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use repltool_protocol::rest::{Language, SandboxMode};
-use tokio::io::AsyncReadExt as _;
-use tokio::net::unix::pipe;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 
 use crate::config::Config;
 use crate::sandbox;
 use crate::sandbox::probe::Report;
+pub use bounds::FDS_BESIDE;
+use bounds::Refusal;
 use gateway::{Gateway, GatewayError};
 use link::{Create, LinkError, Secret, StoreRoot, ToGateway, ToSupervisor, VERSION, Welcome};
-use notify::Watched;
 pub(crate) use sandboxes::monotonic_ns;
 use sandboxes::{Happening, Sandboxes};
+use waits::{end_of, until};
 
 /// Makes an argument from a memory ceiling in bytes.
 pub type MemoryArgument = fn(u64) -> CString;
@@ -140,7 +143,7 @@ struct Supervisor {
 enum Wake {
     Stop,
     Reload,
-    FromGateway(Result<Vec<(ToSupervisor, Vec<OwnedFd>)>, LinkError>),
+    FromGateway(Result<Vec<ToSupervisor>, LinkError>),
     GatewayGone,
     Sandbox(Happening),
     LimitsDue,
@@ -168,18 +171,23 @@ impl Supervisor {
                 _ = interrupt.recv() => Wake::Stop,
                 _ = reload.recv() => Wake::Reload,
                 () = until(due) => Wake::LimitsDue,
+                _ = tick.tick() => Wake::Tick,
                 wake = Gateway::wake(&mut self.gateway) => wake,
                 happening = self.sandboxes.next() => Wake::Sandbox(happening),
-                _ = tick.tick() => Wake::Tick,
             };
             match wake {
                 Wake::Stop => return self.drain().await,
                 Wake::Reload => tracing::info!("configuration is read at start only; restart to change it"),
-                Wake::FromGateway(Ok(messages)) => messages.into_iter().for_each(|(message, _)| self.obey(message)),
+                Wake::FromGateway(Ok(messages)) => {
+                    messages.into_iter().for_each(|message| self.obey(message));
+                    // However much a gateway sends, sandboxes get their turn.
+                    if let Some(happening) = self.sandboxes.next().now_or_never() {
+                        self.happened(happening);
+                    }
+                }
                 Wake::FromGateway(Err(error)) => self.lose_gateway(&error),
                 Wake::GatewayGone => self.gateway_ended(),
-                Wake::Sandbox(Happening::Exit(sandbox)) => self.sandbox_gone(sandbox),
-                Wake::Sandbox(Happening::Calls(watched)) => self.refuse_calls(watched),
+                Wake::Sandbox(happening) => self.happened(happening),
                 Wake::LimitsDue => self.check_limits(),
                 Wake::Tick => self.tick()?,
             }
@@ -220,7 +228,7 @@ impl Supervisor {
                 let news = self.sandboxes.adopted(sandbox);
                 if let Some(gateway) = &mut self.gateway {
                     news.into_iter().for_each(|news| gateway.send(&news, Vec::new()));
-                    gateway.adopted(&self.sandboxes);
+                    gateway.adopted(sandbox, &self.sandboxes);
                 }
             }
             ToSupervisor::Serving => tracing::info!(listen = ?self.listen(), "serving"),
@@ -241,8 +249,11 @@ impl Supervisor {
     }
 
     fn create(&mut self, create: &Create) {
-        let made = self.sandboxes.create(create, &self.parts);
         let Some(gateway) = &mut self.gateway else { return };
+        let made = match gateway.is_deaf() {
+            true => Err(Refusal::Deaf.into()),
+            false => self.sandboxes.create(create, &self.parts),
+        };
         match made {
             Ok((held, fds)) => gateway.send(&ToGateway::Created { request: create.request, held }, fds),
             Err(error) => {
@@ -254,15 +265,18 @@ impl Supervisor {
         gateway.flush(&self.sandboxes);
     }
 
-    fn sandbox_gone(&mut self, sandbox: link::SandboxId) {
-        let exited = self.sandboxes.ended(sandbox).map(ToGateway::Exited);
-        self.tell(exited);
-    }
-
-    fn refuse_calls(&mut self, watched: Watched) {
-        let (round, news) = self.sandboxes.look_at_calls(&watched);
-        self.tell(news);
-        self.sandboxes.refuse_calls(watched, &round);
+    fn happened(&mut self, happening: Happening) {
+        match happening {
+            Happening::Exit(sandbox) => {
+                let exited = self.sandboxes.ended(sandbox).map(ToGateway::Exited);
+                self.tell(exited);
+            }
+            Happening::Calls(watched) => {
+                let (round, news) = self.sandboxes.look_at_calls(&watched);
+                self.tell(news);
+                self.sandboxes.refuse_calls(watched, &round);
+            }
+        }
     }
 
     fn check_limits(&mut self) {
@@ -340,7 +354,7 @@ impl Supervisor {
             tokio::select! {
                 wake = gateway.next() => match wake {
                     Wake::FromGateway(Ok(messages)) => {
-                        for (message, _) in messages {
+                        for message in messages {
                             match message {
                                 ToSupervisor::Kill(sandbox) => self.sandboxes.kill(sandbox),
                                 ToSupervisor::LetGo(sandbox) => self.sandboxes.let_go(sandbox),
@@ -375,22 +389,6 @@ impl Supervisor {
                 }
             }
         }
-    }
-}
-
-/// Waits for the end of the pipe, or for ever if there is none. Cancel-safe.
-async fn end_of(leash: Option<OwnedFd>) {
-    let Some(leash) = leash else { return std::future::pending().await };
-    let Ok(mut leash) = pipe::Receiver::from_owned_fd(leash) else { return };
-    // What somebody may write to it says nothing.
-    while leash.read(&mut [0; 64]).await.is_ok_and(|length| length > 0) {}
-}
-
-/// Waits until then; for ever if that is never. Cancel-safe.
-async fn until(due: Option<Instant>) {
-    match due {
-        Some(due) => tokio::time::sleep_until(due).await,
-        None => std::future::pending().await,
     }
 }
 

@@ -19,6 +19,8 @@ use crate::sandbox::notify::{Call, Listener, Next};
 const TURN: usize = 64;
 /// Different calls that are told of one turn; the rest are told as the last of them.
 const MAX_TOLD: usize = 8;
+/// Calls that are not told, of programs that are missing or that libraries try, weigh so much less.
+const UNTOLD_SHARE: u32 = 16;
 /// The time in which calls are counted.
 const WINDOW: Duration = Duration::from_mins(1);
 
@@ -133,7 +135,8 @@ pub(super) fn summary(calls: &[Call]) -> Vec<Refused> {
 #[derive(Debug)]
 pub(super) struct Budget {
     per_minute: u32,
-    counted: HashMap<SandboxId, (Instant, u32)>,
+    /// Since when, how many were told, and how many there were.
+    counted: HashMap<SandboxId, (Instant, u32, u32)>,
 }
 
 impl Budget {
@@ -141,15 +144,16 @@ impl Budget {
         Self { per_minute, counted: HashMap::new() }
     }
 
-    /// Counts calls; says whether there were too many.
-    pub(super) fn spend(&mut self, id: SandboxId, calls: usize, now: Instant) -> bool {
-        let calls = u32::try_from(calls).unwrap_or(u32::MAX);
-        let (since, count) = self.counted.entry(id).or_insert((now, 0));
+    /// Counts calls, of which some were told; says whether there were too many.
+    pub(super) fn spend(&mut self, id: SandboxId, told: usize, calls: usize, now: Instant) -> bool {
+        let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+        let (since, all_told, all) = self.counted.entry(id).or_insert((now, 0, 0));
         if now.duration_since(*since) >= WINDOW {
-            (*since, *count) = (now, 0);
+            (*since, *all_told, *all) = (now, 0, 0);
         }
-        *count = count.saturating_add(calls);
-        *count > self.per_minute
+        *all_told = all_told.saturating_add(number(told));
+        *all = all.saturating_add(number(calls));
+        *all_told > self.per_minute || *all / UNTOLD_SHARE > self.per_minute
     }
 
     /// A sandbox has ended.
@@ -168,13 +172,14 @@ mod tests {
     async fn calls_beyond_the_budget_of_a_minute_are_too_many() {
         let mut budget = Budget::new(3);
         let now = Instant::now();
-        assert!(!budget.spend(ID, 3, now));
-        assert!(budget.spend(ID, 1, now + Duration::from_secs(59)));
-        assert!(!budget.spend(SandboxId(2), 3, now), "each has its own");
-        assert!(!budget.spend(ID, 3, now + WINDOW), "a new minute");
-        assert!(budget.spend(ID, 1, now + WINDOW));
+        assert!(!budget.spend(ID, 3, 3, now));
+        assert!(budget.spend(ID, 1, 1, now + Duration::from_secs(59)));
+        assert!(!budget.spend(SandboxId(2), 3, 3, now), "each has its own");
+        assert!(!budget.spend(ID, 3, 3, now + WINDOW), "a new minute");
+        assert!(!budget.spend(ID, 0, 60, now + WINDOW), "those that are not told weigh less");
+        assert!(budget.spend(ID, 0, 1, now + WINDOW));
         budget.forget(ID);
-        assert!(!budget.spend(ID, 3, now + WINDOW));
+        assert!(!budget.spend(ID, 3, 3, now + WINDOW));
     }
 
     #[test]

@@ -16,6 +16,7 @@ use repltool_protocol::rest::Language;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::time::{ClockId, clock_gettime};
 
+use super::bounds::{self, Refusal};
 use super::gauge::Gauge;
 use super::homes::Homes;
 use super::limits::LimitQueue;
@@ -33,6 +34,9 @@ type Ends = FuturesUnordered<futures::future::BoxFuture<'static, SandboxId>>;
 /// Why a sandbox could not be made.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum MakeError {
+    /// The gateway asks for what it may not have.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
     /// The server was started without this language.
     #[error("this server has no interpreter for the language")]
     NoProgram,
@@ -85,6 +89,8 @@ pub(super) struct Sandboxes {
     /// Sessions that ended while a sandbox of theirs still died.
     to_release: HashSet<SessionId>,
     next: u64,
+    /// How many there may be.
+    most: usize,
     config: crate::config::Sandbox,
 }
 
@@ -123,6 +129,7 @@ impl Sandboxes {
             leaving: Vec::new(),
             to_release: HashSet::new(),
             next: 1,
+            most: bounds::most_sandboxes(parts.config.sessions.max, bounds::open_files()),
             config: sandbox.clone(),
         })
     }
@@ -133,6 +140,13 @@ impl Sandboxes {
 
     /// Makes a sandbox; the descriptors are for the gateway.
     pub(super) fn create(&mut self, create: &Create, parts: &Parts) -> Result<(Held, Vec<OwnedFd>), MakeError> {
+        bounds::check(create, &self.config)?;
+        let is_idle = |session: &SessionId| !self.live.values().any(|live| live.session == *session);
+        if self.live.len() + self.leaving.len() >= self.most
+            || !self.homes.make_room(&create.session, self.most, is_idle)
+        {
+            return Err(Refusal::Full.into());
+        }
         let program =
             parts.programs.iter().find(|program| program.language == create.language).ok_or(MakeError::NoProgram)?;
         let id = SandboxId(self.next);

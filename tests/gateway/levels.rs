@@ -69,7 +69,6 @@ async fn a_strict_session_needs_no_scope_beyond_that_to_run_code() {
 }
 
 #[tokio::test]
-#[ignore = "the shell's driver opens /dev/fd for a pipe to itself, and strict has no /proc"]
 async fn a_strict_shell_runs_forks_and_executes_nothing() {
     let server = Server::start().await;
     let client = server.client();

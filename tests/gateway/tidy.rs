@@ -267,6 +267,15 @@ impl<const N: usize> Concat for [Vec<Source>; N] {
     }
 }
 
+/// Where tests are listed by their names.
+const WITHOUT_LIBTEST: [&str; 2] = ["tests/hostile/main.rs", "tests/sandbox/main.rs"];
+
+/// The texts in the table `TESTS` of a program.
+fn table_of_tests(text: &str) -> impl Iterator<Item = &str> {
+    let table = text.split("const TESTS").nth(1).and_then(|rest| rest.split("];").next()).unwrap_or_default();
+    table.split('"').skip(1).step_by(2)
+}
+
 /// The names of all tests, in Rust and in Python.
 fn test_names() -> BTreeSet<String> {
     let mut names = BTreeSet::new();
@@ -280,6 +289,10 @@ fn test_names() -> BTreeSet<String> {
                 marked = false;
             }
         }
+    }
+    for binary in WITHOUT_LIBTEST {
+        let text = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(binary)).unwrap();
+        names.extend(table_of_tests(&text).map(str::to_owned));
     }
     for source in sources("tests", "py") {
         let tests = source.text.lines().filter_map(|line| line.trim_start().strip_prefix("def "));
@@ -331,5 +344,7 @@ fn use_trees_are_read_to_their_second_name() {
         "edge keys::load session::self session::log sandbox"
     );
     assert_eq!(read("store;"), "store");
+    let table = "const TESTS: &[Test] = &[\n(\"a\", m::a),\n(\n\"b\",\n m::b)\n];\nlet c = \"c\";";
+    assert_eq!(table_of_tests(table).collect::<Vec<_>>(), ["a", "b"]);
     assert_eq!(after_word("unsafe_code unsafe { not_unsafe }", "unsafe").count(), 1);
 }

@@ -42,16 +42,15 @@ declare -A __repltool=(
 # What bash saves when it redirects to one of these has a number above it, where no program expects it to be free.
 __repltool_hide() { # FROM TO: moves a descriptor; no program that is executed has it
   # The copy that a redirection of descriptor 0 saves is closed on exec, and a copy of that one is too.
-  builtin local saved=10
-  while [[ -e /dev/fd/$saved ]]; do ((++saved)); done
+  builtin local saved
+  exec {saved}<&0 {saved}<&-
   builtin eval "exec 0<&$1 $1<&-
   { exec $2<&$saved; } 0<&2"
 }
 
 __repltool_open() {
   builtin local fd
-  exec 240<>/dev/null 242<&0 243<&1 244<&2 245<<<'' 246>/dev/fd/245
-  builtin read -r -u 245
+  exec 240<>/dev/null 242<&0 243<&1 244<&2 245<&4 246>&5 4<&- 5>&-
   __repltool_hide 3 241
   for fd in 240 242 243 244 245 246; do
     exec 9<&$fd

@@ -50,11 +50,12 @@ impl Sandboxes {
     pub(in crate::supervisor) fn refuse_calls(&mut self, watched: Watched, round: &Round) {
         let id = watched.id;
         let Some(live) = self.live.get_mut(&id) else { return };
-        let too_many = self.budget.spend(id, round.calls.len(), Instant::now());
+        let told = round.calls.iter().filter(|call| call.is_told).count();
+        let too_many = self.budget.spend(id, told, round.calls.len(), Instant::now());
         // Before the callers go on, who might tell an end. An eventfd that is full is one that nobody reads.
-        let told = round.calls.iter().filter(|call| call.is_told).count() as u64;
-        let _ = rustix::io::write(&live.violations, &told.to_ne_bytes());
+        let _ = rustix::io::write(&live.violations, &(told as u64).to_ne_bytes());
         if too_many || round.after == After::Broken {
+            tracing::warn!(sandbox = id.0, too_many, "a sandbox is killed for its refused calls");
             live.too_many_violations |= too_many;
             live.sandbox.kill();
         }

@@ -2,7 +2,8 @@
 
 use tokio::time::Instant;
 
-use super::{SandboxId, Sandboxes};
+use super::{SandboxId, Sandboxes, monotonic_ns};
+use crate::supervisor::bounds::lowered;
 use crate::supervisor::limits::Verdict;
 use crate::supervisor::link::{Exited, Measured, ToGateway, Watch};
 
@@ -10,6 +11,7 @@ impl Sandboxes {
     /// Watches a sandbox from now on in this way.
     pub(in crate::supervisor) fn watch(&mut self, id: SandboxId, watch: Watch) {
         let Some(live) = self.live.get_mut(&id) else { return };
+        let watch = lowered(watch, monotonic_ns());
         live.deadline_ns = watch.deadline_ns;
         if watch.begins && live.exited.is_none() {
             let reading = live.gauge.begin(&live.sandbox);

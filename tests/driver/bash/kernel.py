@@ -1,5 +1,6 @@
 """Starts the real driver over a socket pair and pipes, as a gateway would, for the tests beside this file."""
 
+import fcntl
 import os
 import select
 import signal
@@ -35,19 +36,23 @@ class Kernel(Wire):
         control.settimeout(DEADLINE)
         super().__init__(control)
         stdin, self.stdin = os.pipe()
+        own = os.pipe()
+        # High numbers, so that none is placed over another.
+        passed = [fcntl.fcntl(fd, fcntl.F_DUPFD, 20) for fd in (theirs.fileno(), *own)]
         self.process = subprocess.Popen(
-            [BASH, "-c", 'exec 3<&"$1"-; shift; exec "$@"', "start", str(theirs.fileno()), BASH]
+            [BASH, "-c", 'exec 3<&"$1"- 4<&"$2"- 5>&"$3"-; shift 3; exec "$@"', "start", *map(str, passed), BASH]
             + ["--noprofile", "--noediting", "--rcfile", str(DRIVER), "-i"],
             stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            pass_fds=[theirs.fileno()],
+            pass_fds=passed,
             cwd=cwd,
             env={"LANG": "C.UTF-8", "TZ": "UTC", "HOME": cwd, "PATH": "/usr/local/bin:/usr/bin:/bin"},
             start_new_session=True,
         )
         theirs.close()
-        os.close(stdin)
+        for fd in (stdin, *own, *passed):
+            os.close(fd)
         self.stdout, self.stderr = Collected(self.process.stdout, DEADLINE), Collected(self.process.stderr, DEADLINE)
         self.executions = 0
         self.status = None
