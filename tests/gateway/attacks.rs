@@ -186,25 +186,57 @@ async fn assert_bounded(user: As, kind: &str) {
     assert!(faults.is_empty() && count > 0, "{count} attacks\n{}", faults.join("\n\n"));
 }
 
-macro_rules! attacks {
-    ($($with:ident, $without:ident: $kind:literal;)*) => {$(
-        #[tokio::test]
-        async fn $with() {
-            assert_bounded(As::Me, $kind).await;
-        }
-
-        #[tokio::test]
-        async fn $without() {
-            assert_root();
-            assert_bounded(As::OrdinaryUser, $kind).await;
-        }
-    )*};
+#[tokio::test]
+async fn cpu_time_cannot_be_had_by_hiding_who_uses_it() {
+    assert_bounded(As::Me, "cpu").await;
 }
 
-attacks! {
-    cpu_time_cannot_be_had_by_hiding_who_uses_it, cpu_time_cannot_be_had_by_hiding_who_uses_it_without_cgroups: "cpu";
-    memory_cannot_be_had_by_hiding_where_it_is, memory_cannot_be_had_by_hiding_where_it_is_without_cgroups: "memory";
-    floods_of_processes_end_at_their_limit, floods_of_processes_end_at_their_limit_without_cgroups: "processes";
-    floods_of_kernel_objects_are_refused, floods_of_kernel_objects_are_refused_without_cgroups: "objects";
-    output_cannot_be_had_by_many_writers, output_cannot_be_had_by_many_writers_without_cgroups: "output";
+#[tokio::test]
+async fn cpu_time_cannot_be_had_by_hiding_who_uses_it_without_cgroups() {
+    assert_root();
+    assert_bounded(As::OrdinaryUser, "cpu").await;
+}
+
+#[tokio::test]
+async fn memory_cannot_be_had_by_hiding_where_it_is() {
+    assert_bounded(As::Me, "memory").await;
+}
+
+#[tokio::test]
+async fn memory_cannot_be_had_by_hiding_where_it_is_without_cgroups() {
+    assert_root();
+    assert_bounded(As::OrdinaryUser, "memory").await;
+}
+
+#[tokio::test]
+async fn floods_of_processes_end_at_their_limit() {
+    assert_bounded(As::Me, "processes").await;
+}
+
+#[tokio::test]
+async fn floods_of_processes_end_at_their_limit_without_cgroups() {
+    assert_root();
+    assert_bounded(As::OrdinaryUser, "processes").await;
+}
+
+#[tokio::test]
+async fn floods_of_kernel_objects_are_refused() {
+    assert_bounded(As::Me, "objects").await;
+}
+
+#[tokio::test]
+async fn floods_of_kernel_objects_are_refused_without_cgroups() {
+    assert_root();
+    assert_bounded(As::OrdinaryUser, "objects").await;
+}
+
+#[tokio::test]
+async fn output_cannot_be_had_by_many_writers() {
+    assert_bounded(As::Me, "output").await;
+}
+
+#[tokio::test]
+async fn output_cannot_be_had_by_many_writers_without_cgroups() {
+    assert_root();
+    assert_bounded(As::OrdinaryUser, "output").await;
 }
