@@ -131,7 +131,10 @@ impl Listener {
         if let Some((path, is_there)) = found.filter(|_| sys::notification_is_valid(self.fd.as_fd(), call.id)) {
             let program = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
             let is_known = policy::TRIED_BY_LIBRARIES.iter().any(|(name, _)| name.as_bytes() == program);
-            (call.errno, call.is_told) = if is_there { (errno, !is_known) } else { (libc::ENOENT, false) };
+            (call.errno, call.is_told) = match is_there || !self.reported.spares_missing {
+                true => (errno, !is_known),
+                false => (libc::ENOENT, false),
+            };
             call.detail = format!("{name} {}", shown(&path));
         }
         call
@@ -185,8 +188,12 @@ fn shown(path: &[u8]) -> String {
 }
 
 /// The calls that are reported at a level.
-#[derive(Debug, Default)]
-pub(super) struct Reported(Vec<Entry>);
+#[derive(Debug)]
+pub(super) struct Reported {
+    entries: Vec<Entry>,
+    /// Whether a program that is not there is told to be missing, as it is where `/usr` is shown, and not reported.
+    spares_missing: bool,
+}
 
 #[derive(Debug)]
 struct Entry {
@@ -198,13 +205,17 @@ struct Entry {
 }
 
 impl Reported {
+    pub(super) fn new(spares_missing: bool) -> Self {
+        Self { entries: Vec::new(), spares_missing }
+    }
+
     pub(super) fn add(&mut self, number: i32, call: &'static str, when: &[When], rule: &'static str, errno: i32) {
-        self.0.push(Entry { number, call, when: when.to_vec(), rule, errno });
+        self.entries.push(Entry { number, call, when: when.to_vec(), rule, errno });
     }
 
     /// Name, rule and errno of a call.
     fn find(&self, number: i32, arguments: [u64; 6]) -> Option<(&'static str, &'static str, i32)> {
         let matches = |entry: &&Entry| entry.number == number && entry.when.iter().all(|when| when.holds(arguments));
-        self.0.iter().find(matches).map(|entry| (entry.call, entry.rule, entry.errno))
+        self.entries.iter().find(matches).map(|entry| (entry.call, entry.rule, entry.errno))
     }
 }

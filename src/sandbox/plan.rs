@@ -108,7 +108,7 @@ impl Plan {
 impl Level {
     fn compile(policy: &'static policy::Level, has_memory: bool) -> Result<Self, PlanError> {
         let rules = rules(policy, has_memory);
-        let reported = Arc::new(Reported::of(&rules)?);
+        let reported = Arc::new(Reported::of(&rules, policy.system == policy::System::Host)?);
         Ok(Self { policy, filter: compile(&rules)?, reported })
     }
 }
@@ -213,8 +213,8 @@ fn add_sockets(level: &policy::Level, add: &mut impl FnMut(&'static str, &[When]
 }
 
 impl Reported {
-    fn of(rules: &[Rule]) -> Result<Self, SeccompError> {
-        let mut reported = Self::default();
+    fn of(rules: &[Rule], spares_missing: bool) -> Result<Self, SeccompError> {
+        let mut reported = Self::new(spares_missing);
         for rule in rules {
             if let Answer::Report(name, errno) = rule.answer {
                 reported.add(number(rule.call)?.as_raw_syscall(), rule.call, &rule.when, name, errno);

@@ -11,7 +11,9 @@ use repltool_protocol::rest::ExecutionResult;
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::harness::{As, Server, assert_root, assert_usable, descendants, eventually, python, run, run_for, session};
+use crate::harness::{
+    As, Server, assert_root, assert_usable, descendants, eventually, exception_name, python, run, run_for, session,
+};
 
 /// Screening and lists of modules are advice that would hide the walls behind it.
 const SETTINGS: &str = "[sandbox]\ndisk_mb = 48\n[sandbox.standard]\npolicy = \"record\"\n";
@@ -107,6 +109,9 @@ async fn fault(server: &Server, attack: &Attack, language: &str, text: &str, all
     println!("{} ({language}): {end} after {took:?}, {} ms of CPU time", attack.name, result.usage.cpu_time_ms);
     println!("    a bystander waited {:?} {told}", longest.get());
     assert!(longest.get() < PATIENCE, "{}: a bystander waited {:?}", attack.name, longest.get());
+    // What it has left may still cost the interpreter, which whoever asks then is told.
+    let next = run(&client, &id, "1").await;
+    assert!(next.state_lost || next.exception.is_none() || exception_name(&next) == "StateLost", "{next:?}");
     assert_usable(&client, &id, language).await;
     assert_usable(&client, &other, "python").await;
     for id in [id, other] {

@@ -143,10 +143,10 @@ mod escape;
 /// Code is read before it runs: what breaks the policy is refused, told or recorded, and never reaches the interpreter.
 mod screening;
 
-/// What programs may import at each level, and how an operator changes it.
-mod imports;
 /// What a program says in the name of its driver costs its own interpreter at worst.
 mod forgeries;
+/// What programs may import at each level, and how an operator changes it.
+mod imports;
 
 /// Sessions do not see each other or the server, and the gateway does not see the host.
 mod isolation;
