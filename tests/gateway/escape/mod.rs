@@ -30,8 +30,8 @@ use repltool_protocol::rest::ExecutionResult;
 use serde_json::json;
 
 use crate::harness::{As, Server, run, session};
-pub use attempts::WALLS;
-use attempts::{ADVICE, Case, fault};
+use attempts::{ADVICE, fault};
+pub use attempts::{Case, WALLS};
 
 /// Settings within what the files assume. The walls are under test here and not the advice; what a session may be
 /// refused is not to end it before it has tried all of it.
