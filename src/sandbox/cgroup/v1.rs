@@ -239,7 +239,7 @@ mod tests {
         let v1 = ground.server(DEAD);
         let mut group = v1.create("life", &LIMITS).expect("made");
         assert!(matches!(v1.create("life", &LIMITS), Err(CgroupError::Create { .. })), "a name is used once");
-        let mut child = command_in(&group, "while :; do :; done");
+        let mut child = command_in(&group, "ulimit -t 20; while :; do :; done");
         wait_until(|| group.usage().cpu > Duration::from_millis(20));
         assert!(!group.remove(), "not while something is in it");
         assert!(group.kill());
@@ -279,7 +279,7 @@ mod tests {
         let shares = fs::read_to_string(ground.0.cpu.as_ref().expect("there").join("repltool-4194400/cpu.shares"));
         assert_eq!(shares.expect("readable").trim(), (ORDINARY_SHARES * super::super::processors()).to_string());
         let mut groups = ["many", "one"].map(|name| v1.create(name, &LIMITS).expect("made"));
-        let spin = "while :; do :; done";
+        let spin = "ulimit -t 20; while :; do :; done";
         let many = format!("for i in 1 2 3 4 5; do (setsid sh -c '{spin}') & done; wait");
         // On one processor, so that who gets it is all that counts.
         let pinned = |program: &str| format!("exec taskset -c 0 sh -c \"{}\"", program.replace('"', "\\\""));
