@@ -40,7 +40,7 @@ impl Laws {
         let action = ACTIONS[choice / 9 % 3];
         let code = String::from_utf8_lossy(code);
         let lines = code.matches('\n').count() + 1;
-        let allowed = |module: &str| module.len() % 2 == 0;
+        let allowed = |module: &str| module.len().is_multiple_of(2);
         let findings = find::find(self.0.rules(language), &code, &allowed, LIMITS);
         assert!(findings.len() <= MAX_FINDINGS);
         assert!(findings.is_sorted_by_key(|finding| finding.line));
