@@ -11,10 +11,12 @@
 mod attacks;
 mod caged;
 mod link;
+#[path = "../plain/mod.rs"]
+mod plain;
 mod server;
 mod turned;
 
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 
 use server::Setting;
 
@@ -37,39 +39,6 @@ const TESTS: &[Test] = &[
     ("a_gateway_that_does_not_read_is_replaced", link::a_gateway_that_does_not_read_is_replaced, EVERYWHERE),
 ];
 
-/// As much of libtest's command line as cargo-nextest and `cargo test` speak.
-#[derive(Default)]
-struct Args {
-    list: bool,
-    ignored: bool,
-    exact: bool,
-    names: Vec<String>,
-    skip: Vec<String>,
-}
-
-impl Args {
-    fn read() -> Args {
-        let (mut args, mut words) = (Args::default(), std::env::args().skip(1));
-        while let Some(word) = words.next() {
-            match word.as_str() {
-                "--list" => args.list = true,
-                "--ignored" => args.ignored = true,
-                "--exact" => args.exact = true,
-                "--skip" => args.skip.extend(words.next()),
-                "--format" | "--color" | "--test-threads" | "-Z" => drop(words.next()),
-                flag if flag.starts_with('-') => {}
-                _ => args.names.push(word),
-            }
-        }
-        args
-    }
-
-    fn want(&self, name: &str) -> bool {
-        let matches = |pattern: &String| if self.exact { name == pattern } else { name.contains(pattern.as_str()) };
-        !self.ignored && (self.names.is_empty() || self.names.iter().any(matches)) && !self.skip.iter().any(matches)
-    }
-}
-
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
@@ -78,32 +47,8 @@ fn main() -> ExitCode {
         ["attack", name] => return caged::attack(name),
         _ => {}
     }
-    let args = Args::read();
     let all = TESTS.iter().flat_map(|(name, run, settings)| {
-        settings.iter().map(move |setting| (format!("{}::{name}", setting.name()), *run, *setting))
+        settings.iter().map(move |setting| (format!("{}::{name}", setting.name()), (*run, *setting)))
     });
-    let wanted: Vec<_> = all.filter(|(name, ..)| args.want(name)).collect();
-    if args.list {
-        wanted.iter().for_each(|(name, ..)| println!("{name}: test"));
-        return ExitCode::SUCCESS;
-    }
-    match wanted.as_slice() {
-        [(_, run, setting)] if args.exact => {
-            // A panic ends the process with 101.
-            run(*setting);
-            ExitCode::SUCCESS
-        }
-        several => run_each(several.iter().map(|(name, ..)| name.as_str())),
-    }
-}
-
-fn run_each<'a>(names: impl Iterator<Item = &'a str>) -> ExitCode {
-    let (mut passed, mut failed) = (0, Vec::new());
-    for name in names {
-        let status = Command::new("/proc/self/exe").args(["--exact", name]).status().expect("it starts");
-        println!("test {name} ... {}", if status.success() { "ok" } else { "FAILED" });
-        if status.success() { passed += 1 } else { failed.push(name) }
-    }
-    println!("\ntest result: {passed} passed; {} failed {failed:?}", failed.len());
-    ExitCode::from(if failed.is_empty() { 0 } else { 101 })
+    plain::main(all, |(run, setting)| run(*setting))
 }

@@ -11,6 +11,8 @@ mod hostile_files;
 mod interrupts;
 mod kills;
 mod levels;
+#[path = "../plain/mod.rs"]
+mod plain;
 mod programs;
 mod remains;
 mod stdin;
@@ -104,58 +106,14 @@ const TESTS: &[Test] = &[
     ("nothing_is_left_after_many_rounds", remains::nothing_is_left_after_many_rounds, EVERYWHERE),
 ];
 
-/// As much of libtest's command line as cargo-nextest and `cargo test` speak.
-#[derive(Default)]
-struct Args {
-    list: bool,
-    ignored: bool,
-    exact: bool,
-    names: Vec<String>,
-    skip: Vec<String>,
-}
-
-impl Args {
-    fn read() -> Args {
-        let (mut args, mut words) = (Args::default(), std::env::args().skip(1));
-        while let Some(word) = words.next() {
-            match word.as_str() {
-                "--list" => args.list = true,
-                "--ignored" => args.ignored = true,
-                "--exact" => args.exact = true,
-                "--skip" => args.skip.extend(words.next()),
-                "--format" | "--color" | "--test-threads" | "-Z" => drop(words.next()),
-                flag if flag.starts_with('-') => {}
-                _ => args.names.push(word),
-            }
-        }
-        args
-    }
-
-    fn want(&self, name: &str) -> bool {
-        let matches = |pattern: &String| if self.exact { name == pattern } else { name.contains(pattern.as_str()) };
-        !self.ignored && (self.names.is_empty() || self.names.iter().any(matches)) && !self.skip.iter().any(matches)
-    }
-}
-
 fn main() -> ExitCode {
-    let args = Args::read();
     let all = TESTS.iter().flat_map(|(name, run, settings)| {
-        settings.iter().map(move |setting| (format!("{}::{name}", setting.name()), *run, *setting))
+        settings.iter().map(move |setting| (format!("{}::{name}", setting.name()), (*run, *setting)))
     });
-    let wanted: Vec<_> = all.filter(|(name, ..)| args.want(name)).collect();
-    if args.list {
-        wanted.iter().for_each(|(name, ..)| println!("{name}: test"));
-        return ExitCode::SUCCESS;
-    }
-    match wanted.as_slice() {
-        [(_, run, setting)] if args.exact => {
-            become_user_of(*setting);
-            // A panic ends the process with 101.
-            run(&World::new(*setting));
-            ExitCode::SUCCESS
-        }
-        several => run_each(several.iter().map(|(name, ..)| name.as_str())),
-    }
+    plain::main(all, |(run, setting)| {
+        become_user_of(*setting);
+        run(&World::new(*setting));
+    })
 }
 
 /// Starts this program again as an ordinary user where the setting says so and this is root.
@@ -173,14 +131,3 @@ fn become_user_of(setting: Setting) {
 
 /// The ordinary user.
 const NOBODY: u32 = 65534;
-
-fn run_each<'a>(names: impl Iterator<Item = &'a str>) -> ExitCode {
-    let (mut passed, mut failed) = (0, Vec::new());
-    for name in names {
-        let status = Command::new("/proc/self/exe").args(["--exact", name]).status().expect("it starts");
-        println!("test {name} ... {}", if status.success() { "ok" } else { "FAILED" });
-        if status.success() { passed += 1 } else { failed.push(name) }
-    }
-    println!("\ntest result: {passed} passed; {} failed {failed:?}", failed.len());
-    ExitCode::from(if failed.is_empty() { 0 } else { 101 })
-}
