@@ -7,7 +7,7 @@
 //! | processes | threads; a shell may fork, and nothing may exec | fork; a shell may exec its utilities | fork and exec |
 
 use libc::c_int;
-use repltool_protocol::rest::SandboxMode;
+use repltool_protocol::rest::{ResourceLimits, SandboxMode};
 
 use super::Why;
 use crate::sandbox::Kind;
@@ -76,70 +76,39 @@ pub(in crate::sandbox) fn level(mode: SandboxMode, kind: Kind) -> &'static Level
 pub(in crate::sandbox) static ALL: [&Level; 6] =
     [&STRICT, &STRICT_SHELL, &STANDARD, &STANDARD_SHELL, &STANDARD_BUILTINS, &RELAXED];
 
-/// Memory that a program at the level `strict` has at most.
-const STRICT_MEMORY: u64 = 128 << 20;
-
-static STRICT: Level = Level {
+/// The program's own files, threads, and nothing else. Every other level says what it adds.
+const LEAST: Level = Level {
     system: System::Own,
     files: false,
     network: Network::None,
     families: &[],
     forks: false,
     exec: Exec::Once,
-    max_memory_bytes: STRICT_MEMORY,
+    max_memory_bytes: ResourceLimits::STRICT_MEMORY_MB << 20,
 };
+
+static STRICT: Level = LEAST;
 
 /// A shell that cannot fork has neither `$( )` nor pipelines, and ends when it tries. What it forks can execute nothing.
-static STRICT_SHELL: Level = Level {
-    system: System::Own,
-    files: false,
-    network: Network::None,
-    families: &[],
-    forks: true,
-    exec: Exec::Once,
-    max_memory_bytes: STRICT_MEMORY,
-};
+static STRICT_SHELL: Level = Level { forks: true, ..LEAST };
 
-static STANDARD: Level = Level {
-    system: System::Host,
-    files: true,
-    network: Network::None,
-    families: &[],
-    forks: true,
-    exec: Exec::Once,
-    max_memory_bytes: u64::MAX,
-};
+/// Private files and processes of the program itself.
+const PRIVATE: Level = Level { files: true, forks: true, max_memory_bytes: u64::MAX, ..LEAST };
+
+static STANDARD: Level = Level { system: System::Host, ..PRIVATE };
 
 /// A shell without `ls` serves nobody.
-static STANDARD_SHELL: Level = Level {
-    system: System::Utilities,
-    files: true,
-    network: Network::None,
-    families: &[],
-    forks: true,
-    exec: Exec::Shown,
-    max_memory_bytes: u64::MAX,
-};
+static STANDARD_SHELL: Level = Level { system: System::Utilities, exec: Exec::Shown, ..PRIVATE };
 
-static STANDARD_BUILTINS: Level = Level {
-    system: System::Own,
-    files: true,
-    network: Network::None,
-    families: &[],
-    forks: true,
-    exec: Exec::Once,
-    max_memory_bytes: u64::MAX,
-};
+static STANDARD_BUILTINS: Level = PRIVATE;
 
 static RELAXED: Level = Level {
     system: System::Host,
-    files: true,
     network: Network::Loopback,
     families: &[
         (libc::AF_INET, "servers and clients on the sandbox's own loopback"),
         (libc::AF_INET6, "the same on ::1"),
     ],
-    forks: true,
     exec: Exec::Shown,
-    max_memory_bytes: u64::MAX,
+    ..PRIVATE
 };
