@@ -14,7 +14,6 @@
 
 pub mod actor;
 pub mod admission;
-mod budget;
 mod files;
 pub mod log;
 mod recovery;

@@ -10,6 +10,7 @@
 //! ```
 
 mod bounds;
+pub mod budget;
 mod gateway;
 mod gauge;
 pub mod handle;

@@ -1,10 +1,8 @@
 //! Refused system calls: which sandbox has some, what is told of them, and when there were too many. Refuses nothing
 //! itself, and kills nothing.
 
-use std::collections::HashMap;
 use std::io;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use futures::StreamExt;
 use futures::future::BoxFuture;
@@ -12,6 +10,7 @@ use futures::stream::FuturesUnordered;
 use tokio::io::unix::AsyncFd;
 use tokio::time::Instant;
 
+use super::budget::Budget;
 use super::link::{Refused, SandboxId, register};
 use crate::sandbox::notify::{Call, Listener, Next};
 
@@ -21,8 +20,6 @@ const TURN: usize = 64;
 const MAX_TOLD: usize = 8;
 /// Calls that are not told, of programs that are missing or that libraries try, weigh so much less.
 const UNTOLD_SHARE: u32 = 16;
-/// The time in which calls are counted.
-const WINDOW: Duration = Duration::from_mins(1);
 
 /// A sandbox about whose calls Linux asks.
 #[derive(Debug)]
@@ -131,55 +128,54 @@ pub(super) fn summary(calls: &[Call]) -> Vec<Refused> {
     told
 }
 
-/// Counts the refused calls of each sandbox in a minute.
+/// What a sandbox may be refused before it is killed.
 #[derive(Debug)]
-pub(super) struct Budget {
-    per_minute: u32,
-    /// Since when, how many were told, and how many there were.
-    counted: HashMap<SandboxId, (Instant, u32, u32)>,
+pub(super) struct Allowance {
+    since: Instant,
+    told: Budget,
+    all: Budget,
 }
 
-impl Budget {
-    pub(super) fn new(per_minute: u32) -> Self {
-        Self { per_minute, counted: HashMap::new() }
+impl Allowance {
+    /// So many calls a minute that are told.
+    pub(super) fn new(per_minute: u32, now: Instant) -> Self {
+        let all = per_minute.saturating_mul(UNTOLD_SHARE);
+        Self { since: now, told: Budget::new(per_minute), all: Budget::new(all) }
     }
 
-    /// Counts calls, of which some were told; says whether there were too many.
-    pub(super) fn spend(&mut self, id: SandboxId, told: usize, calls: usize, now: Instant) -> bool {
-        let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
-        let (since, all_told, all) = self.counted.entry(id).or_insert((now, 0, 0));
-        if now.duration_since(*since) >= WINDOW {
-            (*since, *all_told, *all) = (now, 0, 0);
-        }
-        *all_told = all_told.saturating_add(number(told));
-        *all = all.saturating_add(number(calls));
-        *all_told > self.per_minute || *all / UNTOLD_SHARE > self.per_minute
-    }
-
-    /// A sandbox has ended.
-    pub(super) fn forget(&mut self, id: SandboxId) {
-        self.counted.remove(&id);
+    /// Counts calls; says whether there were too many.
+    pub(super) fn spend(&mut self, calls: &[Call], now: Instant) -> bool {
+        let told = calls.iter().filter(|call| call.is_told).count();
+        let now = now.duration_since(self.since);
+        let fits =
+            [(&mut self.told, told), (&mut self.all, calls.len())].map(|(it, count)| it.spend(count as u64, now));
+        fits.contains(&false)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
-    const ID: SandboxId = SandboxId(1);
+    fn calls(count: usize, is_told: bool) -> Vec<Call> {
+        let mut calls: Vec<_> = (0..count).map(|_| Call::example("exec", String::new())).collect();
+        calls.iter_mut().for_each(|call| call.is_told = is_told);
+        calls
+    }
 
-    #[tokio::test(start_paused = true)]
-    async fn calls_beyond_the_budget_of_a_minute_are_too_many() {
-        let mut budget = Budget::new(3);
+    #[test]
+    fn calls_beyond_the_budget_of_a_minute_are_too_many() {
         let now = Instant::now();
-        assert!(!budget.spend(ID, 3, 3, now));
-        assert!(budget.spend(ID, 1, 1, now + Duration::from_secs(59)));
-        assert!(!budget.spend(SandboxId(2), 3, 3, now), "each has its own");
-        assert!(!budget.spend(ID, 3, 3, now + WINDOW), "a new minute");
-        assert!(!budget.spend(ID, 0, 60, now + WINDOW), "those that are not told weigh less");
-        assert!(budget.spend(ID, 0, 1, now + WINDOW));
-        budget.forget(ID);
-        assert!(!budget.spend(ID, 3, 3, now + WINDOW));
+        let mut allowance = Allowance::new(3, now);
+        assert!(!allowance.spend(&calls(3, true), now));
+        assert!(allowance.spend(&calls(1, true), now + Duration::from_secs(59)));
+        assert!(!Allowance::new(3, now).spend(&calls(3, true), now), "each has its own");
+        let later = now + Duration::from_secs(121);
+        assert!(!allowance.spend(&calls(3, true), later), "a new minute");
+        assert!(!allowance.spend(&calls(45, false), later), "those that are not told weigh less");
+        assert!(allowance.spend(&calls(1, false), later));
     }
 
     #[test]

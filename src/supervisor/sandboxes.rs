@@ -21,7 +21,7 @@ use super::gauge::Gauge;
 use super::homes::Homes;
 use super::limits::LimitQueue;
 use super::link::{self, Create, DEADLINE_SLACK, Exited, Held, Refused, SandboxId};
-use super::notify::{Budget, Listeners};
+use super::notify::{Allowance, Listeners};
 use super::{Parts, Program, SupervisorError};
 use crate::config::{Commands, Config};
 use crate::sandbox::janitor::Janitor;
@@ -61,6 +61,8 @@ struct Live {
     gauge: Gauge,
     /// How many of its calls were refused since a gateway last read it.
     violations: OwnedFd,
+    /// How many more may be.
+    allowance: Allowance,
     /// It was killed because too many of them were.
     too_many_violations: bool,
     /// Refused calls of which no gateway knows.
@@ -83,7 +85,6 @@ pub(super) struct Sandboxes {
     homes: Homes,
     ends: Ends,
     listeners: Listeners,
-    budget: Budget,
     /// Sandboxes whose processes are gone and whose cgroups are not yet.
     leaving: Vec<Sandbox>,
     /// Sessions that ended while a sandbox of theirs still died.
@@ -125,7 +126,6 @@ impl Sandboxes {
             homes: Homes::new(workdirs, parts.base_uid, sandbox.disk_mb),
             ends: FuturesUnordered::new(),
             listeners: Listeners::default(),
-            budget: Budget::new(sandbox.violations_per_minute),
             leaving: Vec::new(),
             to_release: HashSet::new(),
             next: 1,
@@ -163,6 +163,7 @@ impl Sandboxes {
         let live = Live {
             sandbox,
             violations,
+            allowance: Allowance::new(self.config.violations_per_minute, tokio::time::Instant::now()),
             too_many_violations: false,
             untold: Vec::new(),
             session: create.session.clone(),
@@ -316,7 +317,6 @@ impl Sandboxes {
     fn forget(&mut self, id: SandboxId) {
         let Some(mut live) = self.live.remove(&id) else { return };
         self.limits.remove(id);
-        self.budget.forget(id);
         live.sandbox.reap();
         self.leaving.push(live.sandbox);
         self.sweep_leaving();

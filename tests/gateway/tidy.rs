@@ -28,7 +28,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("keys", &[]),
     ("telemetry", &["config"]),
     ("edge", &["session", "audit", "metrics", "config"]),
-    // Of the supervisor a session sees the handle and the messages, by which it asks for sandboxes.
+    // Of the supervisor a session sees the handle and the messages, by which it asks for sandboxes, and how both count.
     (
         "session",
         &[
@@ -37,6 +37,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "audit",
             "metrics",
             "config",
+            "supervisor::budget",
             "supervisor::handle",
             "supervisor::link",
             "supervisor::monotonic_ns",

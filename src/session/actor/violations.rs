@@ -16,9 +16,9 @@ use super::Actor;
 use crate::config::PolicyAction;
 use crate::runtime::control::Finding;
 use crate::runtime::screen::Refusal;
-use crate::session::budget::Budget;
 use crate::session::log::Message;
 use crate::session::{End, Lifespan};
+use crate::supervisor::budget::Budget;
 use crate::supervisor::link::Refused;
 
 /// What ends an execution whose session has broken too many rules.

@@ -51,7 +51,7 @@ impl Sandboxes {
         let id = watched.id;
         let Some(live) = self.live.get_mut(&id) else { return };
         let told = round.calls.iter().filter(|call| call.is_told).count();
-        let too_many = self.budget.spend(id, told, round.calls.len(), Instant::now());
+        let too_many = live.allowance.spend(&round.calls, Instant::now());
         // Before the callers go on, who might tell an end. An eventfd that is full is one that nobody reads.
         let _ = rustix::io::write(&live.violations, &(told as u64).to_ne_bytes());
         if too_many || round.after == After::Broken {

@@ -1,4 +1,5 @@
-//! How many violations a session may have within a minute. Pure: no clock, no session.
+//! How many violations there may be within a minute: of a sandbox for the supervisor, and of a session for the gateway,
+//! which counts those of the policy, too. Pure: no clock.
 
 use std::collections::VecDeque;
 use std::time::Duration;
