@@ -14,7 +14,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, StatusCode, Uri};
 use http_body_util::{BodyExt, Full, Limited};
-use repltool_protocol::frame::{ClientFrame, Notice, ServerFrame};
+use repltool_protocol::frame::{ClientFrame, ServerFrame};
 use repltool_protocol::ids::{ExecutionId, Seq, SessionId};
 use repltool_protocol::me::Me;
 use repltool_protocol::rest::{
@@ -380,18 +380,9 @@ fn refusal(status: StatusCode, body: &[u8]) -> ClientError {
     }
 }
 
-/// Reads what a server sends, over a socket or as a line.
-fn decode(text: &str) -> Result<ServerFrame, ClientError> {
-    #[derive(serde::Deserialize)]
-    struct Kind<'a> {
-        r#type: std::borrow::Cow<'a, str>,
-    }
-    let kind: Kind<'_> = serde_json::from_str(text).map_err(ClientError::Unreadable)?;
-    let decoded = match kind.r#type.as_ref() {
-        kind if Notice::TYPES.contains(&kind) => serde_json::from_str::<Notice>(text).map(ServerFrame::Notice),
-        _ => repltool_protocol::codec::decode_event(text).map(ServerFrame::Event),
-    };
-    decoded.map_err(ClientError::Unreadable)
+/// Reads what a server sends, over a socket or as a line. `None` for what a later version may have added.
+fn decode(text: &str) -> Result<Option<ServerFrame>, ClientError> {
+    repltool_protocol::codec::decode_server(text).map_err(ClientError::Unreadable)
 }
 
 fn encode(frame: &ClientFrame) -> Result<String, ClientError> {

@@ -87,7 +87,8 @@ impl Socket {
         self.wire.send(Message::text(text.into())).await.map_err(broken)
     }
 
-    /// Waits for the next message or the end. Pings are answered meanwhile.
+    /// Waits for the next message or the end. Pings are answered meanwhile, and messages of a type that this version does
+    /// not know are passed over.
     ///
     /// # Errors
     /// [`ClientError::Unreadable`] for a message that is not of the protocol.
@@ -97,7 +98,10 @@ impl Socket {
     pub async fn receive(&mut self) -> Result<Received, ClientError> {
         loop {
             match self.wire.next().await {
-                Some(Ok(Message::Text(text))) => return decode(&text).map(Received::Frame),
+                Some(Ok(Message::Text(text))) => match decode(&text)? {
+                    Some(frame) => return Ok(Received::Frame(frame)),
+                    None => {}
+                },
                 Some(Ok(Message::Close(frame))) => return Ok(Received::Closed(closed(frame))),
                 Some(Ok(Message::Binary(_) | Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => {}
                 Some(Err(error)) => {
@@ -129,4 +133,29 @@ fn closed(frame: Option<CloseFrame>) -> Closed {
 
 fn broken(error: WsError) -> ClientError {
     ClientError::Broken(Box::new(error))
+}
+
+#[cfg(test)]
+mod tests {
+    use repltool_protocol::frame::Notice;
+    use tokio::net::TcpListener;
+    use tokio_tungstenite::tungstenite::protocol::Role;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn types_that_a_later_version_added_are_passed_over() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let near = TcpStream::connect(listener.local_addr().expect("an address")).await.expect("connected");
+        let (far, _) = listener.accept().await.expect("accepted");
+        let mut server = WebSocketStream::from_raw_socket(far, Role::Server, None).await;
+        let mut socket = Socket { wire: WebSocketStream::from_raw_socket(near, Role::Client, None).await };
+        for text in [r#"{"type":"forecast","seq":1,"sky":"blue"}"#, r#"{"type":"pong","id":"p1"}"#, r#"{"type":5}"#] {
+            server.send(Message::text(text)).await.expect("sent");
+        }
+        let first = socket.receive().await.expect("a message");
+        let Received::Frame(ServerFrame::Notice(Notice::Pong { id })) = first else { panic!("{first:?}") };
+        assert_eq!(id.to_string(), "p1");
+        assert!(matches!(socket.receive().await, Err(ClientError::Unreadable(_))));
+    }
 }

@@ -23,7 +23,7 @@ impl EventStream {
         Self { reply, buffer: BytesMut::new(), looked: 0 }
     }
 
-    /// Waits for the next event or gap; `None` at the end.
+    /// Waits for the next event or gap; `None` at the end. Types that this version does not know are passed over.
     ///
     /// # Errors
     /// [`ClientError::Broken`] if the stream breaks off before its end, [`ClientError::Unreadable`].
@@ -33,8 +33,10 @@ impl EventStream {
     pub async fn next(&mut self) -> Result<Option<ServerFrame>, ClientError> {
         loop {
             while let Some(line) = self.line() {
-                if !line.is_empty() {
-                    return decode(&String::from_utf8_lossy(&line)).map(Some);
+                if !line.is_empty()
+                    && let Some(frame) = decode(&String::from_utf8_lossy(&line))?
+                {
+                    return Ok(Some(frame));
                 }
             }
             if self.buffer.len() > MAX_LINE_BYTES {
