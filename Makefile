@@ -79,8 +79,9 @@ lint: web
 
 bench: build
 	scripts/bench_limits.py --binary $(BIN)
-	cargo build --locked --release --example hello --example sandbox_cost
+	cargo build --locked --release --example hello --example sandbox_cost --example screen_cost
 	$(dir $(BIN))examples/sandbox_cost
+	$(dir $(BIN))examples/screen_cost
 	scripts/bench_surface.py --binary $(BIN) --hello $(dir $(BIN))examples/hello
 	scripts/bench.sh $(BIN)
 

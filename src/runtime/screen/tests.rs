@@ -1,5 +1,3 @@
-mod cost;
-
 use proptest::prelude::*;
 use serde::Deserialize;
 
