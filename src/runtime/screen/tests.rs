@@ -234,9 +234,9 @@ fn hostile_code_takes_bounded_time() {
         screen.prepare(language);
         let begun = cpu_time();
         let findings = find(screen.rules(language), &code, &|_| true, limits);
-        // Twenty times the limit: between two looks at the clock something may take long. Without it, some take minutes.
+        // Between two looks at the clock the parser may take a second or two. Without the limit some take minutes.
         let used = cpu_time() - begun;
-        assert!(used < 20 * limits.time, "{language:?} {}: {used:?}", &code[..20]);
+        assert!(used < Duration::from_secs(20), "{language:?} {}: {used:?}", &code[..20]);
         assert!(findings.iter().all(|finding| finding.rule == UNSCREENED), "{findings:?}");
     }
 }
