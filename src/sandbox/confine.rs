@@ -59,7 +59,7 @@ pub enum ConfineError {
     Export(#[from] super::PlanError),
 }
 
-fn step<E: Into<io::Error>>(step: &'static str) -> impl FnOnce(E) -> ConfineError {
+pub(super) fn step<E: Into<io::Error>>(step: &'static str) -> impl FnOnce(E) -> ConfineError {
     move |source| ConfineError::Step { step, source: source.into() }
 }
 
@@ -84,7 +84,7 @@ pub fn gateway(store: &Path, user: Option<u32>) -> Result<PathBuf, ConfineError>
     // The link on standard input ends with the supervisor, too: one that died before this call is not missed.
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(step("ask for a death signal"))?;
     drop_capabilities()?;
-    restrict_paths()?;
+    restrict_paths(Path::new(INSIDE))?;
     restrict_calls()?;
     Ok(INSIDE.into())
 }
@@ -108,7 +108,7 @@ fn enter_root(store: &Path) -> Result<(), ConfineError> {
     mount_remount("/", inert | MountFlags::RDONLY, "").map_err(step("make the root read-only"))
 }
 
-fn drop_bounding_set() -> Result<(), ConfineError> {
+pub(super) fn drop_bounding_set() -> Result<(), ConfineError> {
     for capability in CapabilitySet::all().iter() {
         match remove_capability_from_bounding_set(capability) {
             // A kernel may not know the newest ones.
@@ -119,13 +119,13 @@ fn drop_bounding_set() -> Result<(), ConfineError> {
     Ok(())
 }
 
-fn drop_capabilities() -> Result<(), ConfineError> {
+pub(super) fn drop_capabilities() -> Result<(), ConfineError> {
     clear_ambient_capability_set().map_err(step("drop ambient capabilities"))?;
     enter::keep_capabilities(CapabilitySet::empty()).map_err(step("drop capabilities"))?;
     set_no_new_privs(true).map_err(step("set no_new_privs"))
 }
 
-fn restrict_paths() -> Result<(), ConfineError> {
+pub(super) fn restrict_paths(store: &Path) -> Result<(), ConfineError> {
     let abi = ABI::from(sys::landlock_version());
     let mut rules =
         Ruleset::default().set_compatibility(CompatLevel::HardRequirement).handle_access(AccessFs::from_all(abi))?;
@@ -137,7 +137,7 @@ fn restrict_paths() -> Result<(), ConfineError> {
     }
     let barred = AccessFs::Execute | AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::MakeSock | AccessFs::MakeFifo;
     let rights = AccessFs::from_all(abi) & !barred;
-    rules.create()?.add_rule(PathBeneath::new(PathFd::new(INSIDE)?, rights))?.restrict_self()?;
+    rules.create()?.add_rule(PathBeneath::new(PathFd::new(store)?, rights))?.restrict_self()?;
     Ok(())
 }
 
@@ -207,7 +207,7 @@ const REFUSED: &[&str] = &[
     "capset",
 ];
 
-fn restrict_calls() -> Result<(), ConfineError> {
+pub(super) fn restrict_calls() -> Result<(), ConfineError> {
     let mut filter = ScmpFilterContext::new(ScmpAction::Allow)?;
     filter.set_act_badarch(ScmpAction::KillProcess)?;
     for name in REFUSED {

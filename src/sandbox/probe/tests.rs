@@ -142,7 +142,7 @@ fn report(inactive: &[&str]) -> Report {
 
 #[test]
 fn tiers_follow_from_the_layers() {
-    let namespaces = &names::WALLS[..9];
+    let namespaces = &names::WALLS[..10];
     let with = |more: &[&'static str]| report(&[namespaces, more].concat()).tier;
     assert_eq!(report(&[]).tier, Tier::A);
     assert_eq!(report(&[names::PROC_MOUNT, names::SESSION_UIDS]).tier, Tier::A, "a sandbox does without these");
