@@ -26,12 +26,13 @@ pub(super) fn common(uid_map: &str) -> Option<Users> {
     Some(Users { base: candidates(uid_map).next()?, _reserved: None })
 }
 
-/// A range that no other server has: where processes are ended by their user, two servers must not share one.
+/// A range that no other server has, and that is not the common one: where processes are ended by their user, two servers
+/// must not share one.
 ///
 /// # Errors
 /// Where no range is mapped, or free.
 pub(super) fn own(uid_map: &str) -> anyhow::Result<Users> {
-    for base in candidates(uid_map) {
+    for base in candidates(uid_map).skip(1) {
         // Linux takes the name back with the process that holds it.
         let address = SocketAddr::from_abstract_name(format!("repltool-users-{base:x}")).context("a name for users")?;
         match UnixListener::bind_addr(&address) {
@@ -82,6 +83,7 @@ mod tests {
         let one = own(map).unwrap();
         let other = own(map).unwrap();
         assert_ne!(one.base, other.base);
+        assert!(one.base > BASE && other.base > BASE, "that is everybody's");
         let base = one.base;
         drop(one);
         assert!((0..MAX_SERVERS).map(|_| own(map).unwrap()).any(|users| users.base <= base), "it is free again");

@@ -45,7 +45,7 @@ fn again() {
     assert_eq!(before, (descriptors(), footprint()), "something is left");
     let children = rustix::process::waitpid(None, rustix::process::WaitOptions::NOHANG);
     assert_eq!(children.err(), Some(rustix::io::Errno::CHILD), "a child is left");
-    assert!(took < std::time::Duration::from_secs(1), "{took:?}");
+    assert!(took < std::time::Duration::from_secs(10), "{took:?}");
     eprintln!("the probe took {took:?}");
     println!("\n{}", serde_json::to_string(&report).expect("serialisable"));
 }

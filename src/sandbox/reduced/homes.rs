@@ -218,7 +218,7 @@ mod tests {
             deep = open_dir(&deep, "1").unwrap();
             rustix::fs::symlinkat("/etc", &deep, "2").unwrap();
         }
-        for n in 0..(2 * BATCH) {
+        for n in 0..(BATCH + 8) {
             std::fs::write(made.join(format!("f{n}")), "").unwrap();
         }
         std::fs::create_dir_all(made.join("closed/inner")).unwrap();
