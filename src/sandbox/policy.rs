@@ -74,6 +74,10 @@ pub(super) const ETC_OF_HOST: &[(&str, Why)] = &[
     ("/etc/fonts", "fontconfig complains without: plots with text"),
 ];
 
+/// Files of the host's `/etc` that are shown, at every level, where the others are refused and not absent: programs do
+/// without, but end when they are refused.
+pub(super) const ETC_WHERE_REFUSED: &[(&str, Why)] = &[("/etc/ssl/openssl.cnf", "OpenSSL, and Node with it")];
+
 /// Files of our own in `/etc`.
 pub(super) const ETC_OF_OURS: &[(&str, &str, Why)] = &[
     (

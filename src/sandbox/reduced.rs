@@ -65,6 +65,7 @@ impl Ground {
         let ours = drivers.place(request.files).map_err(|source| tree(&drivers.base, source))?;
         let mut paths = system(plan, level, request)?;
         paths.extend(policy::DEVICES.iter().map(|(path, _)| (PathBuf::from(path), Access::Device)));
+        paths.extend(policy::ETC_WHERE_REFUSED.iter().map(|(path, _)| (PathBuf::from(path), Access::Read)));
         paths.extend([(ours.clone(), Access::Read), (home.stdin(), Access::Read)]);
         if level.files {
             paths.extend(policy::ETC_OF_HOST.iter().map(|(path, _)| (PathBuf::from(path), Access::Read)));
