@@ -263,7 +263,12 @@ const SOCKET_TYPE: u64 = 0xf;
 /// Local sockets, where it has not: Landlock does not judge connections to sockets that have a path, so there are pairs
 /// only, and of those only the kinds that cannot send to anybody but each other.
 pub(super) const UNIX_PAIRS: &[Rule] = &[
-    report("socket", &[When::Is(0, libc::AF_UNIX as u32)], names::NETWORK, "the host's services listen on such"),
+    refuse(
+        "socket",
+        &[When::Is(0, libc::AF_UNIX as u32)],
+        libc::EACCES,
+        "the host's services listen on such; quietly, since the C library looks for one of them by itself",
+    ),
     allow(
         "socketpair",
         &[When::Is(0, libc::AF_UNIX as u32), When::Bits(1, SOCKET_TYPE, libc::SOCK_STREAM as u64)],

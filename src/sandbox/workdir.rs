@@ -113,6 +113,11 @@ impl Workdirs {
         self.homes.is_some()
     }
 
+    /// Takes notice of removals that are done; now and then.
+    pub fn tidy(&self) {
+        self.homes.iter().for_each(Homes::tidy);
+    }
+
     /// Whether they are attached somewhere, because this Linux cannot do without, or was not asked to.
     pub fn is_attached(&self) -> bool {
         self.base.is_some()

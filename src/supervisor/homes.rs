@@ -59,6 +59,11 @@ impl Homes {
         }
     }
 
+    /// See [`Workdirs::tidy`].
+    pub(super) fn tidy(&self) {
+        self.workdirs.tidy();
+    }
+
     fn take_slot(&mut self) -> u32 {
         self.free.pop_first().unwrap_or_else(|| {
             self.next_slot += 1;

@@ -332,6 +332,7 @@ impl Sandboxes {
     }
 
     fn sweep_leaving(&mut self) {
+        self.homes.tidy();
         self.leaving = std::mem::take(&mut self.leaving).into_iter().filter_map(Sandbox::release).collect();
     }
 

@@ -56,7 +56,7 @@ print("fine", os.getcwd(), os.getuid())
     let (text, told) = world.refused(&run);
     assert!(text.contains(&format!("fine / {}\n", user(world))) && !text.contains("ESCAPED"), "{text}");
     assert_eq!(told[..2], ["process: clone", "exec: execve /usr/bin/python3"], "{text}");
-    assert_eq!(told[2..], ["network: socket", "network: socket"], "{text}");
+    assert_eq!(told[2..], ["network: socket"], "{text}");
 }
 
 pub fn shells_have_their_programs_and_no_others(world: &World) {

@@ -86,6 +86,11 @@ impl Homes {
         let workdir = open(home.workspace(), OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
         Ok((home, workdir))
     }
+
+    /// Takes notice of removals that are done.
+    pub(in crate::sandbox) fn tidy(&self) {
+        self.base.tidy();
+    }
 }
 
 impl Home {
@@ -115,9 +120,14 @@ impl Drop for Home {
 }
 
 impl Base {
+    fn tidy(&self) {
+        let runs = |pid: &Pid| matches!(waitpid(Some(*pid), WaitOptions::NOHANG), Ok(None) | Err(Errno::INTR));
+        self.removers.borrow_mut().retain(runs);
+    }
+
     fn remove(&self, path: &Path) {
+        self.tidy();
         let mut removers = self.removers.borrow_mut();
-        removers.retain(|pid| matches!(waitpid(Some(*pid), WaitOptions::NOHANG), Ok(None) | Err(Errno::INTR)));
         match sys::fork(|| i32::from(remove(path).is_err())) {
             Ok(pid) => removers.push(pid),
             Err(error) => tracing::warn!(%error, "a working directory stays until the next start of the server"),
