@@ -5,10 +5,10 @@
 #
 #   docker run --init -p 127.0.0.1:8000:8000 -v repltool:/var/lib/repltool \
 #     -v /etc/repltool/secret:/run/secrets/repltool:ro \
-#     --security-opt seccomp=unconfined --security-opt apparmor=unconfined --security-opt systempaths=unconfined repltool
+#     --security-opt seccomp=deploy/seccomp.json --security-opt apparmor=unconfined --security-opt systempaths=unconfined repltool
 #
-# - seccomp: a profile of your own that adds clone3, unshare, setns, mount, umount2, pivot_root, open_tree, move_mount,
-#   fsopen, fsmount, fsconfig, mount_setattr and seccomp serves as well as unconfined, and is better
+# - seccomp: so does a profile of your own that lets clone3, unshare, setns, mount, umount2, pivot_root, open_tree,
+#   move_mount, fsopen, fsmount, fsconfig, mount_setattr and seccomp through
 # - AppArmor: a profile with `userns,` and mounts serves as well
 # - systempaths: a fresh /proc cannot be mounted where the container's own is masked
 # Not --privileged: it gives devices and the host's own powers, which nothing here needs.

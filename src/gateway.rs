@@ -18,13 +18,15 @@ use tokio_util::task::TaskTracker;
 use crate::edge::auth::Auth;
 use crate::edge::capabilities::{self, Host};
 use crate::edge::{Edge, EdgeConfig};
-use crate::sandbox::confine;
-use crate::sandbox::probe::Report;
+use crate::sandbox::probe::{Report, Tier};
+use crate::sandbox::{confine, reduced};
 use crate::session::log::Tail;
 use crate::session::registry::Registry;
 use crate::store::Store;
 use crate::supervisor::handle::{Delivered, Notice, SupervisorHandle};
-use crate::supervisor::link::{self, FDS_PER_SESSION, LinkError, MAX_PACKET_BYTES, ToGateway, VERSION, Welcome};
+use crate::supervisor::link::{
+    self, FDS_PER_SESSION, LinkError, MAX_PACKET_BYTES, StoreRoot, ToGateway, VERSION, Welcome,
+};
 
 /// Notices of the supervisor that wait to be read.
 const NOTICES: usize = 64;
@@ -54,8 +56,16 @@ fn prepare() -> anyhow::Result<Prepared> {
     let link = rustix::io::fcntl_dupfd_cloexec(std::io::stdin(), 3).context("the link is not on standard input")?;
     let (welcome, listener) = receive_welcome(&link)?;
     crate::telemetry::init(&welcome.config.log).context("the log cannot be installed")?;
-    let root = confine::gateway(&welcome.store.path, welcome.store.user).context("the gateway cannot be confined")?;
+    let root = confine(&welcome).context("the gateway cannot be confined")?;
     Ok(Prepared { link, welcome, listener, root })
+}
+
+fn confine(welcome: &Welcome) -> anyhow::Result<PathBuf> {
+    let StoreRoot { path, user } = &welcome.store;
+    Ok(match (welcome.isolation.tier, user) {
+        (Tier::C, Some(user)) => reduced::confine_gateway(path, *user)?,
+        _ => confine::gateway(path, *user)?,
+    })
 }
 
 /// The first message, before there is a runtime: giving up privilege counts for one thread only.

@@ -74,7 +74,8 @@ pub fn prepare_data_dir(data_dir: &Path) -> Result<(), KeyError> {
         if !belongs_to_us(metadata.uid()) {
             return Err(std::io::Error::other("it belongs to another user"));
         }
-        if metadata.mode() & 0o077 != 0 {
+        // Where there are no namespaces, other users pass through it. What is in it is closed by itself.
+        if metadata.mode() & 0o066 != 0 {
             std::fs::set_permissions(data_dir, Permissions::from_mode(0o700))?;
         }
         Ok(())

@@ -1,6 +1,7 @@
 //! `repltool serve`: from the command line to a running supervisor.
 
 pub mod embedded;
+mod users;
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -19,10 +20,11 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::config::{self, Config, Runtimes};
 use crate::runtime::{Interpreter, bash, javascript, modules, python};
-use crate::sandbox::probe::{Layer, Report, probe};
+use crate::sandbox::probe::{Layer, Report, Tier, probe, remedy};
 use crate::supervisor::link::{FDS_PER_SESSION, Secret, StoreRoot};
 use crate::supervisor::{self, FDS_BESIDE, MemoryArgument, Parts, Program};
 use crate::{edge, keys, sandbox};
+use users::Users;
 
 /// How long the token of the ready link is good.
 const LOCAL_TOKEN_TTL: Duration = Duration::from_secs(30 * 24 * 3600);
@@ -30,8 +32,6 @@ const LOCAL_TOKEN_TTL: Duration = Duration::from_secs(30 * 24 * 3600);
 const LOCAL_SUBJECT: &str = "local";
 /// What it allows: everything but to see what others do.
 const LOCAL_SCOPE: &str = "tool:execute session:read sandbox:relaxed metrics:read audit:read";
-/// The first user id of this server, where it is root: far above people, services and containers of other programs.
-const BASE_UID: u32 = 0x7000_0000;
 
 /// Serves until it is told to stop.
 ///
@@ -57,13 +57,14 @@ fn run_for(config: Config, purpose: Purpose) -> anyhow::Result<()> {
         Purpose::Command { language, leash } => (Some(language), Some(leash)),
     };
     let isolation = probe();
-    check_isolation(&isolation)?;
+    check_isolation(&isolation, &config)?;
     warn_of_no_effect(&config);
     keys::prepare_data_dir(&config.data_dir)?;
     let _lock = lock(&config.data_dir)?;
     let programs = programs(&config, only)?;
     raise_open_files(&config)?;
-    let base_uid = base_uid()?;
+    let users = users(isolation.tier)?;
+    let base_uid = users.as_ref().map(|users| users.base);
     if base_uid.is_none() {
         sandbox::enter_outer_namespace().context("the server's own user namespace cannot be made")?;
     }
@@ -79,21 +80,37 @@ fn run_for(config: Config, purpose: Purpose) -> anyhow::Result<()> {
     Ok(outcome?)
 }
 
-/// Anything less than complete sandboxes is none: the reason is told now and not to the client of the first session.
-fn check_isolation(report: &Report) -> anyhow::Result<()> {
+/// Anything less than complete sandboxes is none, unless the operator says otherwise: the reason is told now and not to the
+/// client of the first session.
+fn check_isolation(report: &Report, config: &Config) -> anyhow::Result<()> {
     let missing: Vec<&Layer> = report.missing().collect();
     let Some(first) = missing.first() else {
         tracing::info!(tier = ?report.tier, "every wall of a sandbox stands here");
         return Ok(());
     };
-    let names: Vec<&str> = missing.iter().map(|layer| layer.name.as_str()).collect();
-    bail!(
-        "no complete sandbox can be made here, and the server does not start without; missing: {} ({}: {}); run `repltool \
-         doctor` to see what to do about it",
-        names.join(", "),
-        first.name,
-        first.detail
-    )
+    let names = missing.iter().map(|layer| layer.name.as_str()).collect::<Vec<_>>().join(", ");
+    let why = format!("missing: {names} ({}: {}). To have it, {}", first.name, first.detail, remedy(&first.name));
+    match (report.tier, config.sandbox.allow_reduced_isolation) {
+        (Tier::C, true) => {
+            tracing::warn!(
+                tier = "C",
+                missing = names,
+                "REDUCED ISOLATION, as sandbox.allow_reduced_isolation says: no namespaces stand between sessions and this \
+                 machine, only a user for each session, landlock and seccomp; programs can see that other files and \
+                 processes exist, and no size holds their directories; docs/security.md says what else is lost"
+            );
+            Ok(())
+        }
+        (Tier::C, false) => bail!(
+            "no complete sandbox can be made here, and the server does not start without; {why} With sandbox.\
+             allow_reduced_isolation = true it starts with what there is, a user for each session, landlock and seccomp; \
+             `repltool doctor` tells of each wall"
+        ),
+        _ => bail!(
+            "no complete sandbox can be made here, and the server does not start without; {why} Run `repltool doctor` to \
+             see the rest"
+        ),
+    }
 }
 
 /// The interpreters of this host, or the one for a language. One that is configured must work; one that is not found is
@@ -209,32 +226,17 @@ fn raise_open_files(config: &Config) -> anyhow::Result<()> {
 }
 
 /// Root gives the gateway and each session users of their own, from a range that this user namespace must have.
-fn base_uid() -> anyhow::Result<Option<u32>> {
+fn users(tier: Tier) -> anyhow::Result<Option<Users>> {
     if !rustix::process::geteuid().is_root() {
         return Ok(None);
     }
     let map = std::fs::read_to_string("/proc/self/uid_map").context("cannot read /proc/self/uid_map")?;
-    pick_base(&map)
+    if tier == Tier::C {
+        return users::own(&map).map(Some);
+    }
+    users::common(&map)
         .map(Some)
         .context("root here has no range of user ids to give to sessions; run as an ordinary user instead")
-}
-
-/// [`BASE_UID`] if it is mapped, else the top of the largest range.
-fn pick_base(uid_map: &str) -> Option<u32> {
-    const ROOM: u32 = 16 * 1024;
-    let ranges = uid_map.lines().filter_map(|line| {
-        let mut numbers = line.split_whitespace().map(str::parse::<u32>);
-        match (numbers.next(), numbers.next(), numbers.next()) {
-            (Some(Ok(first)), Some(Ok(_)), Some(Ok(length))) => Some((first, length)),
-            _ => None,
-        }
-    });
-    let (first, length) = ranges.max_by_key(|(_, length)| *length)?;
-    let end = first.saturating_add(length);
-    if first <= BASE_UID && end >= BASE_UID.saturating_add(ROOM) {
-        return Some(BASE_UID);
-    }
-    (length > 2 * ROOM).then(|| end - ROOM)
 }
 
 /// The store belongs to the gateway's user and lies in a directory that only root may enter.
@@ -316,14 +318,6 @@ fn write_private(path: &Path, text: &str) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sandbox::probe::Tier;
-
-    #[test]
-    fn sessions_get_users_that_are_mapped() {
-        assert_eq!(pick_base("         0          0 4294967295\n"), Some(BASE_UID));
-        assert_eq!(pick_base("         0     100000      65536\n"), Some(65536 - 16 * 1024));
-        assert_eq!(pick_base("      1000       1000          1\n"), None);
-    }
 
     #[test]
     fn the_address_for_this_machine_is_one_that_a_client_can_use() {
@@ -341,11 +335,19 @@ mod tests {
     fn a_host_without_walls_is_refused_by_name() {
         let layer = |name: &str, active, detail: &str| Layer { name: name.into(), active, detail: detail.into() };
         let whole = [layer("seccomp", true, "yes"), layer("memory_cgroup", false, "not delegated")];
-        check_isolation(&Report { tier: Tier::B, layers: whole.into() }).expect("the walls stand");
+        let mut config = Config::with_data_dir("/nowhere");
+        check_isolation(&Report { tier: Tier::B, layers: whole.into() }, &config).expect("the walls stand");
         let layers = [layer("user_namespace", false, "clone3: EPERM"), layer("seccomp", true, "yes")];
         let layers = layers.into_iter().chain([layer("pid_namespace", false, "needs the first")]).collect();
-        let told = check_isolation(&Report { tier: Tier::C, layers }).unwrap_err().to_string();
+        let mut report = Report { tier: Tier::C, layers };
+        let told = check_isolation(&report, &config).unwrap_err().to_string();
         assert!(told.contains("missing: user_namespace, pid_namespace (user_namespace: clone3: EPERM)"), "{told}");
         assert!(told.contains("`repltool doctor`"), "{told}");
+        assert!(told.contains("sandbox.allow_reduced_isolation = true"), "{told}");
+        config.sandbox.allow_reduced_isolation = true;
+        check_isolation(&report, &config).expect("the operator says so");
+        report.tier = Tier::None;
+        let told = check_isolation(&report, &config).unwrap_err().to_string();
+        assert!(!told.contains("allow_reduced_isolation"), "less than that is never enough: {told}");
     }
 }

@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::{Output, table};
-use crate::sandbox::probe::{Layer, Report, Tier, names, probe};
+use crate::sandbox::probe::{Layer, Report, Tier, names, probe, remedy};
 
 /// Probes the host and prints the report on standard output. The code is success in tiers A and B, in which sandboxes
 /// are complete, and failure otherwise, or if the report could not be written.
@@ -43,9 +43,9 @@ fn write_text(report: &Report, out: &mut impl Write) -> io::Result<()> {
     }
     writeln!(out, "\nMissing")?;
     // Several layers often lack for one reason, which one remedy cures.
-    for group in missing.chunk_by(|one, next| about(one).remedy == about(next).remedy) {
-        let titles: Vec<&str> = group.iter().map(|layer| about(layer).title).collect();
-        writeln!(out, "- {}: {}", titles.join(", "), about(group[0]).remedy)?;
+    for group in missing.chunk_by(|one, next| remedy(&one.name) == remedy(&next.name)) {
+        let titles: Vec<&str> = group.iter().map(|layer| about(&layer.name).0).collect();
+        writeln!(out, "- {}: {}", titles.join(", "), remedy(&group[0].name))?;
     }
     Ok(())
 }
@@ -60,84 +60,44 @@ fn in_words(tier: Tier) -> (&'static str, &'static str) {
         ),
         Tier::C => (
             "tier C",
-            "No namespaces: only Landlock, seccomp and separate uids would stand between sessions. This version makes no \
-             sandboxes of that, and the server does not start here.",
+            "No namespaces: only Landlock, seccomp and separate uids stand between sessions. The server does not start here \
+             unless it is told to by sandbox.allow_reduced_isolation = true.",
         ),
         Tier::None => ("none", "Too little to run untrusted code: the server does not start here."),
     }
 }
 
 fn row(layer: &Layer) -> [&str; 4] {
-    let about = about(layer);
-    [about.title, if layer.active { "yes" } else { "NO" }, about.meaning, &layer.detail]
+    let (title, meaning) = about(&layer.name);
+    [title, if layer.active { "yes" } else { "NO" }, meaning, &layer.detail]
 }
 
-struct About<'a> {
-    title: &'a str,
-    meaning: &'static str,
-    /// What to do when it is missing.
-    remedy: &'static str,
-}
-
-const ALLOW_NAMESPACES: &str = "allow user namespaces. Sysctls: kernel.unprivileged_userns_clone=1, \
-    user.max_user_namespaces>0, kernel.apparmor_restrict_unprivileged_userns=0 (or an AppArmor profile with `userns`). \
-    In a container: a seccomp profile that lets clone3, unshare and mount through, and apparmor=unconfined; \
-    not --privileged.";
-const MOUNTS: &str = "needs Linux 5.13 and the right to mount inside a user namespace: FOUND names the call that was \
-    refused. In a container let fsopen, fsconfig, fsmount, open_tree, move_mount, mount_setattr, mount, umount2 and \
-    pivot_root through.";
-const DELEGATE: &str = "give the server a cgroup of its own: as a systemd service with Delegate=yes, or by \
-    `systemd-run --user --scope -p Delegate=yes`. In a container: mount /sys/fs/cgroup writable, with cgroupns=private.";
-
-fn about(layer: &Layer) -> About<'_> {
-    let (title, meaning, remedy) = match layer.name.as_str() {
-        names::USER_NAMESPACE => ("user namespace", "root inside is nobody outside", ALLOW_NAMESPACES),
-        names::MOUNT_NAMESPACE => ("mount namespace", "a file tree of its own", ALLOW_NAMESPACES),
-        names::PID_NAMESPACE => ("pid namespace", "other processes cannot be seen or signalled", ALLOW_NAMESPACES),
-        names::NETWORK_NAMESPACE => ("network namespace", "no network", ALLOW_NAMESPACES),
-        names::IPC_NAMESPACE => ("ipc namespace", "no shared memory or queues with others", ALLOW_NAMESPACES),
-        names::UTS_NAMESPACE => ("uts namespace", "the host's name is hidden", ALLOW_NAMESPACES),
-        names::CGROUP_NAMESPACE => ("cgroup namespace", "the host's cgroup paths are hidden", ALLOW_NAMESPACES),
-        names::PIVOT_ROOT => ("root of its own", "the host's files cannot be reached", MOUNTS),
-        names::WORKING_DIRECTORY => ("working directory", "files outlive a killed interpreter", MOUNTS),
-        names::PROC_MOUNT => (
-            "private /proc",
-            "programs that read /proc work",
-            "sandboxes run without /proc, which few programs notice. In a container: systempaths=unconfined.",
-        ),
-        names::SESSION_UIDS => (
-            "uids per session",
-            "sessions are strangers to each other for Linux, too",
-            "start the server as root (it drops what it does not need), or accept that all sessions share one uid; \
-             the namespaces still keep them apart.",
-        ),
-        names::LANDLOCK => (
-            "Landlock",
-            "files are refused a second time",
-            "needs Linux 5.13 or newer with `landlock` among the security modules (lsm= on the kernel's command line).",
-        ),
-        names::LANDLOCK_SCOPES => (
-            "Landlock scopes",
-            "signals and abstract sockets stay inside",
-            "needs Linux 6.12. The namespaces do the same alone.",
-        ),
-        names::SECCOMP => (
-            "seccomp",
-            "dangerous system calls are refused",
-            "needs a kernel with CONFIG_SECCOMP_FILTER; in a container let the call seccomp through.",
-        ),
-        names::MEMORY_CGROUP => ("memory cgroup", "memory is limited for a whole sandbox", DELEGATE),
-        names::PIDS_CGROUP => ("pids cgroup", "processes are limited for a whole sandbox", DELEGATE),
-        names::CPU_CGROUP => ("cpu cgroup", "no sandbox takes more than its share of the processors", DELEGATE),
-        names::CGROUP_KILL => (
-            "cgroup kill switch",
-            "one write kills a whole sandbox",
-            "needs Linux 5.14 and a writable cgroup v2. Without it a sandbox's first process is killed, and Linux kills \
-             the rest with it.",
-        ),
-        unknown => (unknown, "", "see what was found."),
-    };
-    About { title, meaning, remedy }
+/// Its title, and what it means.
+fn about(name: &str) -> (&str, &'static str) {
+    match name {
+        names::USER_NAMESPACE => ("user namespace", "root inside is nobody outside"),
+        names::MOUNT_NAMESPACE => ("mount namespace", "a file tree of its own"),
+        names::PID_NAMESPACE => ("pid namespace", "other processes cannot be seen or signalled"),
+        names::NETWORK_NAMESPACE => ("network namespace", "no network"),
+        names::IPC_NAMESPACE => ("ipc namespace", "no shared memory or queues with others"),
+        names::UTS_NAMESPACE => ("uts namespace", "the host's name is hidden"),
+        names::CGROUP_NAMESPACE => ("cgroup namespace", "the host's cgroup paths are hidden"),
+        names::PIVOT_ROOT => ("root of its own", "the host's files cannot be reached"),
+        names::SMALL_ROOT => ("single files", "a level can show some programs and no others"),
+        names::WORKING_DIRECTORY => ("working directory", "files outlive a killed interpreter"),
+        names::PROC_MOUNT => ("private /proc", "programs that read /proc work"),
+        names::SESSION_UIDS => ("uids per session", "sessions are strangers to each other for Linux, too"),
+        names::LANDLOCK => ("Landlock", "files are refused a second time"),
+        names::LANDLOCK_SCOPES => ("Landlock scopes", "signals and abstract sockets stay inside"),
+        names::SECCOMP => ("seccomp", "dangerous system calls are refused"),
+        names::SECCOMP_LISTENER => ("seccomp listener", "what was refused is known"),
+        names::EXEC_ONCE => ("one execution", "nothing but the interpreter can be executed"),
+        names::MEMORY_CGROUP => ("memory cgroup", "memory is limited for a whole sandbox"),
+        names::PIDS_CGROUP => ("pids cgroup", "processes are limited for a whole sandbox"),
+        names::CPU_CGROUP => ("cpu cgroup", "no sandbox takes more than its share of the processors"),
+        names::CGROUP_KILL => ("cgroup kill switch", "one write kills a whole sandbox"),
+        unknown => (unknown, ""),
+    }
 }
 
 #[cfg(test)]
@@ -174,16 +134,16 @@ mod tests {
     fn what_is_missing_comes_with_its_remedy_once() {
         let layers = [(names::SECCOMP, true), (names::MEMORY_CGROUP, false), (names::PIDS_CGROUP, false)];
         let text = text(&report(Tier::B, &layers));
-        assert!(text.contains("- memory cgroup, pids cgroup: give the server a cgroup of its own"), "{text}");
-        assert_eq!(text.matches("Delegate=yes, or").count(), 1);
+        let remedy = remedy(names::MEMORY_CGROUP);
+        assert!(text.contains(&format!("- memory cgroup, pids cgroup: {remedy}")), "{text}");
+        assert_eq!(text.matches(&remedy).count(), 1);
         assert!(text.starts_with("Isolation: tier B\n"));
     }
 
     #[test]
     fn every_layer_of_a_report_has_words_of_its_own() {
         for name in names::ALL {
-            let layer = Layer { name: name.to_owned(), active: false, detail: String::new() };
-            assert!(!about(&layer).meaning.is_empty(), "{name}");
+            assert!(!about(name).1.is_empty(), "{name}");
         }
     }
 

@@ -30,8 +30,6 @@ pub(super) enum Rule {
 pub(super) enum Fixed {
     /// None: the key may not stand anywhere.
     Unset,
-    /// `false`.
-    Off,
     /// This word.
     Word(&'static str),
 }
@@ -80,7 +78,7 @@ pub(super) const RULES: &[(&str, Rule)] = &[
     ("store.keep_ended_s", Rule::Count(0, 3650 * DAY)),
     ("store.redis_url", Rule::Fixed(Fixed::Unset, "this version stores everything in data_dir, on one machine")),
     ("sandbox.backend", Rule::Fixed(Fixed::Word("native"), "this version has no other walls; for stronger ones run the server in a virtual machine")),
-    ("sandbox.allow_reduced_isolation", Rule::Fixed(Fixed::Off, "this version never runs with less than every wall; `repltool doctor` says how to get the missing ones")),
+    ("sandbox.allow_reduced_isolation", Rule::Switch),
     ("sandbox.levels", Rule::List(is_level, "a list of the levels \"strict\", \"standard\" and \"relaxed\"")),
     ("sandbox.strict.policy", POLICY),
     ("sandbox.strict.python_modules", MODULES),
@@ -161,7 +159,7 @@ impl Rule {
     /// [`Rule::admits`] then refuses.
     pub(super) fn read(self, text: &str) -> Value {
         let read = match self {
-            Self::Switch | Self::Fixed(Fixed::Off, _) => text.parse().ok().map(Value::Boolean),
+            Self::Switch => text.parse().ok().map(Value::Boolean),
             Self::Count(..) => text.parse().ok().map(Value::Integer),
             Self::List(..) if text.is_empty() => Some(Value::Array(Vec::new())),
             Self::List(..) => Some(Value::Array(text.split(',').map(|item| item.trim().into()).collect())),
@@ -176,7 +174,6 @@ impl Fixed {
     pub(super) fn value(self) -> Option<Value> {
         match self {
             Self::Unset => None,
-            Self::Off => Some(false.into()),
             Self::Word(word) => Some(word.into()),
         }
     }

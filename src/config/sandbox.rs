@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Sandbox {
+    /// Whether the server starts where Linux gives no namespaces, with what else there is.
+    pub allow_reduced_isolation: bool,
     /// The levels that clients may ask for. The supervisor makes sandboxes of no other.
     pub levels: Vec<SandboxMode>,
     /// MiB of a session's working directory, and of its `/tmp`.
@@ -26,6 +28,7 @@ pub struct Sandbox {
 impl Default for Sandbox {
     fn default() -> Self {
         Self {
+            allow_reduced_isolation: false,
             levels: vec![SandboxMode::Strict, SandboxMode::Standard, SandboxMode::Relaxed],
             disk_mb: 64,
             max_processes: MaxProcesses::default(),

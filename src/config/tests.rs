@@ -196,7 +196,7 @@ fn what_this_version_does_not_have_is_refused_with_what_to_do_instead() {
             assert!(!told.contains("hunter2"), "{told}");
         }
     }
-    let refused = ["edge.tls_cert", "auth.jwks_url", "sandbox.allow_reduced_isolation"];
+    let refused = ["edge.tls_cert", "auth.jwks_url", "sandbox.backend"];
     assert!(refused.iter().all(|key| matches!(rule(key), Some((_, Rule::Fixed(..))))));
 }
 

@@ -70,7 +70,7 @@ pub enum ConfineError {
     Export(#[from] super::PlanError),
 }
 
-fn step<E: Into<io::Error>>(step: &'static str) -> impl FnOnce(E) -> ConfineError {
+pub(super) fn step<E: Into<io::Error>>(step: &'static str) -> impl FnOnce(E) -> ConfineError {
     move |source| ConfineError::Step { step, source: source.into() }
 }
 
@@ -97,7 +97,7 @@ pub fn gateway(store: &Path, user: Option<u32>) -> Result<PathBuf, ConfineError>
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(step("ask for a death signal"))?;
     drop_capabilities()?;
     keep_memory_private()?;
-    restrict_paths()?;
+    restrict_paths(Path::new(INSIDE))?;
     restrict_calls()?;
     Ok(INSIDE.into())
 }
@@ -121,7 +121,7 @@ fn enter_root(store: &Path) -> Result<(), ConfineError> {
     mount_remount("/", inert | MountFlags::RDONLY, "").map_err(step("make the root read-only"))
 }
 
-fn drop_bounding_set() -> Result<(), ConfineError> {
+pub(super) fn drop_bounding_set() -> Result<(), ConfineError> {
     for capability in CapabilitySet::all().iter() {
         match remove_capability_from_bounding_set(capability) {
             // A kernel may not know the newest ones.
@@ -132,20 +132,20 @@ fn drop_bounding_set() -> Result<(), ConfineError> {
     Ok(())
 }
 
-fn drop_capabilities() -> Result<(), ConfineError> {
+pub(super) fn drop_capabilities() -> Result<(), ConfineError> {
     clear_ambient_capability_set().map_err(step("drop ambient capabilities"))?;
     enter::keep_capabilities(CapabilitySet::empty()).map_err(step("drop capabilities"))?;
     set_no_new_privs(true).map_err(step("set no_new_privs"))
 }
 
 /// Of the key that signs tokens, no copy is written, and no process of the same user reads one.
-fn keep_memory_private() -> Result<(), ConfineError> {
+pub(super) fn keep_memory_private() -> Result<(), ConfineError> {
     set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(step("become undumpable"))?;
     let most = Some(getrlimit(Resource::Core).maximum.map_or(NO_CORE, |present| present.min(NO_CORE)));
     setrlimit(Resource::Core, Rlimit { current: most, maximum: most }).map_err(step("limit core dumps"))
 }
 
-fn restrict_paths() -> Result<(), ConfineError> {
+pub(super) fn restrict_paths(store: &Path) -> Result<(), ConfineError> {
     let abi = ABI::from(sys::landlock_version());
     let mut rules =
         Ruleset::default().set_compatibility(CompatLevel::HardRequirement).handle_access(AccessFs::from_all(abi))?;
@@ -157,11 +157,11 @@ fn restrict_paths() -> Result<(), ConfineError> {
     }
     let barred = AccessFs::Execute | AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::MakeSock | AccessFs::MakeFifo;
     let rights = AccessFs::from_all(abi) & !barred;
-    rules.create()?.add_rule(PathBeneath::new(PathFd::new(INSIDE)?, rights))?.restrict_self()?;
+    rules.create()?.add_rule(PathBeneath::new(PathFd::new(store)?, rights))?.restrict_self()?;
     Ok(())
 }
 
-fn restrict_calls() -> Result<(), ConfineError> {
+pub(super) fn restrict_calls() -> Result<(), ConfineError> {
     let program = plan::export(&calls::filter(std::process::id())?)?;
     sys::load_filter(&program).map_err(step("load the system call filter"))
 }

@@ -5,26 +5,33 @@
 #![allow(unsafe_code, reason = "forks and moves descriptors; the rest of our unsafe code is in sys.rs")]
 
 use std::convert::Infallible;
+use std::ffi::CString;
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 
 use landlock::ABI;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags, openat};
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use rustix::pipe::{PipeFlags, pipe_with};
-use rustix::process::{DumpableBehavior, Pid, Signal, set_dumpable_behavior, set_parent_process_death_signal, umask};
+use rustix::process::{
+    DumpableBehavior, Pid, Signal, getpid, set_child_subreaper, set_dumpable_behavior, set_parent_process_death_signal,
+    umask,
+};
 use rustix::thread::{
     CapabilitiesSecureBits, CapabilitySet, CapabilitySets, Gid, Uid, UnshareFlags, clear_ambient_capability_set,
     remove_capability_from_bounding_set, set_capabilities, set_capabilities_secure_bits, set_no_new_privs,
     set_thread_groups, set_thread_res_gid, set_thread_res_uid,
 };
 
-use super::error::{At, Failure, Step};
+use super::error::{At, Failure, SpawnError, Step};
 use super::init::{self, Held, stdin};
+use super::plan::Plan;
 use super::policy::{self, Network};
+use super::reduced::Ground;
 use super::root::Parts;
 use super::spawn::{Theirs, note};
 use super::sys::{self, Forked};
@@ -54,16 +61,80 @@ pub(super) struct Entry<'a> {
     pub(super) memory_is_counted: bool,
     /// A cgroup holds the number of processes to its limit.
     pub(super) processes_are_counted: bool,
-    pub(super) parts: &'a Parts<'a>,
+    pub(super) root: &'a Root<'a>,
     pub(super) wires: &'a Theirs,
     /// The number of the supervisor's end of `sync`, of which a child has a copy.
     pub(super) supervisors_sync: RawFd,
 }
 
+/// The files of a sandbox.
+pub(super) enum Root<'a> {
+    /// A tree of its own.
+    Own(Parts<'a>),
+    /// Those of the host, as far as Landlock lets it.
+    Hosts(Ground),
+}
+
+impl<'a> Root<'a> {
+    /// What a level shows on this host. Runs in the supervisor.
+    pub(super) fn prepare(plan: &Plan, level: &policy::Level, request: &Request<'a>) -> Result<Self, SpawnError> {
+        match &plan.reduced {
+            None => Ok(Self::Own(Parts::prepare(plan, level, request)?)),
+            Some(drivers) => Ok(Self::Hosts(Ground::prepare(plan, drivers, level, request)?)),
+        }
+    }
+}
+
+impl Entry<'_> {
+    /// The root of the working directory; a path only.
+    fn workdir(&self) -> BorrowedFd<'_> {
+        match self.root {
+            Root::Own(parts) => parts.workdir(),
+            Root::Hosts(ground) => ground.workdir.as_fd(),
+        }
+    }
+
+    /// The program and its arguments.
+    pub(super) fn argv(&self) -> &[CString] {
+        match self.root {
+            Root::Own(_) => self.request.argv,
+            Root::Hosts(ground) => &ground.argv,
+        }
+    }
+
+    /// The working directory.
+    pub(super) fn workspace(&self) -> &Path {
+        match self.root {
+            Root::Own(_) => Path::new(policy::WORKSPACE),
+            Root::Hosts(ground) => &ground.workspace,
+        }
+    }
+
+    /// The network that the program gets: none but one of its own.
+    pub(super) fn network(&self) -> Network {
+        match self.root {
+            Root::Own(_) => self.policy.network,
+            Root::Hosts(_) => Network::None,
+        }
+    }
+
+    /// The FIFO that the program has as standard input.
+    fn stdin(&self) -> &Path {
+        match self.root {
+            Root::Own(_) => Path::new(policy::STDIN),
+            Root::Hosts(ground) => &ground.stdin,
+        }
+    }
+}
+
 /// Clones the caller into new namespaces; the copy waits for a packet on its `sync` socket. Returns pid and pidfd.
 pub(super) fn start(entry: &Entry<'_>) -> io::Result<(i32, OwnedFd)> {
+    let namespaces = match entry.root {
+        Root::Own(_) => NAMESPACES,
+        Root::Hosts(_) => 0,
+    };
     // SAFETY: `spawn` has asked Linux that this process has one thread, and `stay` never returns.
-    match unsafe { sys::clone_process(NAMESPACES) }? {
+    match unsafe { sys::clone_process(namespaces) }? {
         Forked::Parent { pid, pidfd } => Ok((pid, pidfd)),
         Forked::Child => stay(entry, become_init),
     }
@@ -86,9 +157,13 @@ fn become_init(entry: &Entry<'_>) -> Result<Infallible, Failure> {
     umask(Mode::from_raw_mode(0o022));
     forget_supervisors_end(entry.supervisors_sync).at(Step::Start)?;
     wait_for_go(&entry.wires.sync).at(Step::Start)?;
+    let parts = match entry.root {
+        Root::Own(parts) => parts,
+        Root::Hosts(_) => return become_plain_init(entry),
+    };
     take_identity(entry.request.identity, INIT_ID).at(Step::InitIdentity)?;
-    die_with_supervisor(&entry.wires.sync).at(Step::DeathSignal)?;
-    let inside = entry.parts.enter()?;
+    die_with_supervisor(&entry.wires.sync, Signal::KILL).at(Step::DeathSignal)?;
+    let inside = parts.enter()?;
     if !inside.has_proc {
         send(&entry.wires.sync, &[note::NO_PROC], SendFlags::NOSIGNAL).at(Step::Start)?;
     }
@@ -104,7 +179,24 @@ fn become_init(entry: &Entry<'_>) -> Result<Infallible, Failure> {
         let _ = limit_watchers(proc);
     }
     lock_capabilities().at(Step::Capabilities)?;
-    let (held, theirs) = make_ends(entry, inside.proc).at(Step::Stdio)?;
+    start_program(entry, inside.proc)
+}
+
+/// Where there are no namespaces: what is left of the steps. Init is told to end, since nothing ends with it by itself.
+fn become_plain_init(entry: &Entry<'_>) -> Result<Infallible, Failure> {
+    lock_capabilities().at(Step::Capabilities)?;
+    take_identity(entry.request.identity, INIT_ID).at(Step::InitIdentity)?;
+    keep_capabilities(CapabilitySet::empty()).at(Step::Capabilities)?;
+    die_with_supervisor(&entry.wires.sync, Signal::TERM).at(Step::DeathSignal)?;
+    rustix::process::setsid().at(Step::NewSession)?;
+    set_child_subreaper(Some(getpid())).at(Step::DeathSignal)?;
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let proc = rustix::fs::open("/proc", flags, Mode::empty()).ok();
+    start_program(entry, proc)
+}
+
+fn start_program(entry: &Entry<'_>, proc: Option<OwnedFd>) -> Result<Infallible, Failure> {
+    let (held, theirs) = make_ends(entry, proc).at(Step::Stdio)?;
     // SAFETY: this process has one thread, being itself the child of a clone, and `stay` never returns.
     let leader = match unsafe { sys::clone_process(0) }.at(Step::Fork)? {
         Forked::Child => stay(entry, |entry| payload::run(entry, &theirs)),
@@ -146,17 +238,20 @@ fn make_ends(entry: &Entry<'_>, proc: Option<OwnedFd>) -> io::Result<(Held, Ends
         }
     };
     let socket = entry.wires.init.try_clone()?;
-    let workdir = entry.parts.workdir().try_clone_to_owned()?;
-    let held = Held { socket, workdir, stdin: stdin::Ends::open()?, proc, bell };
+    let workdir = entry.workdir().try_clone_to_owned()?;
+    let held = Held { socket, workdir, stdin: stdin::Ends::open(entry.stdin())?, proc, bell };
     let own_pipe = match entry.request.kind {
         Kind::Interpreter => None,
         Kind::Shell { .. } => Some(pipe_with(PipeFlags::CLOEXEC)?),
     };
-    Ok((held, Ends { stdin: stdin::open_for_program()?, bell: their_bell, own_pipe }))
+    Ok((held, Ends { stdin: stdin::open_for_program(entry.stdin())?, bell: their_bell, own_pipe }))
 }
 
 /// Becomes one of the two inner ids, with no supplementary groups; nothing to do where there is one id only.
 pub(super) fn take_identity(identity: Identity, id: u32) -> io::Result<()> {
+    if let Identity::Plain { payload, init } = identity {
+        return take_plain_identity(payload, (id == INIT_ID).then_some(init));
+    }
     if identity == Identity::Single {
         return Ok(());
     }
@@ -166,10 +261,21 @@ pub(super) fn take_identity(identity: Identity, id: u32) -> io::Result<()> {
     Ok(set_thread_res_uid(uid, uid, uid)?)
 }
 
+/// Becomes the program, or init, which acts as the program would: it may signal the program's processes and touch its files
+/// without any capability, and they may not signal init, because its real and saved ids are its own.
+fn take_plain_identity(payload: u32, init: Option<u32>) -> io::Result<()> {
+    let own = init.unwrap_or(payload);
+    if init.is_some() {
+        set_thread_groups(&[])?;
+    }
+    set_thread_res_gid(Gid::from_raw(own), Gid::from_raw(payload), Gid::from_raw(own))?;
+    Ok(set_thread_res_uid(Uid::from_raw(own), Uid::from_raw(payload), Uid::from_raw(own))?)
+}
+
 /// A change of the uid clears the death signal, so this comes after it. A supervisor that died before leaves only its
 /// closed socket to be seen: in here the parent's pid is 0 either way.
-fn die_with_supervisor(sync: &OwnedFd) -> io::Result<()> {
-    set_parent_process_death_signal(Some(Signal::KILL))?;
+fn die_with_supervisor(sync: &OwnedFd, signal: Signal) -> io::Result<()> {
+    set_parent_process_death_signal(Some(signal))?;
     let mut closed = [PollFd::new(sync, PollFlags::IN)];
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
     poll(&mut closed, Some(&now))?;
@@ -232,7 +338,7 @@ pub(super) fn keep_capabilities(kept: CapabilitySet) -> io::Result<()> {
 fn serve(entry: &Entry<'_>, leader: Pid, mut held: Held) -> Result<Infallible, Failure> {
     let kept = match entry.request.identity {
         Identity::Mapped { .. } => CapabilitySet::KILL | CapabilitySet::SETUID | CapabilitySet::SETGID,
-        Identity::Single => CapabilitySet::empty(),
+        Identity::Plain { .. } | Identity::Single => CapabilitySet::empty(),
     };
     keep_capabilities(kept).at(Step::Capabilities)?;
     let _ = rustix::thread::set_name(c"sandbox-init");

@@ -69,11 +69,17 @@ pub(super) fn run(held: Held, leader: Pid, identity: Identity, interrupt: Interr
         files: Files::new(held.workdir, identity),
     };
     init.tell(&Tell::Hello { version: VERSION });
-    let status = init.serve();
+    let status = init.serve(identity);
     init.files.end();
-    init.tell(&Tell::Exit(status));
-    init.last_word();
-    sys::exit_now(match status {
+    if matches!(identity, Identity::Plain { .. }) {
+        Processes::end_all();
+    }
+    // Who asked for the end needs no word of it.
+    if let Some(status) = status {
+        init.tell(&Tell::Exit(status));
+        init.last_word();
+    }
+    sys::exit_now(match status.unwrap_or(ExitStatus::Signal(libc::SIGKILL)) {
         ExitStatus::Code(code) => code,
         ExitStatus::Signal(signal) => 128 + signal,
     })
@@ -92,23 +98,31 @@ struct Init {
 }
 
 impl Init {
-    fn serve(&mut self) -> ExitStatus {
+    /// Returns how the program ended; `None` if init is to end it.
+    fn serve(&mut self, identity: Identity) -> Option<ExitStatus> {
         let mut mask = SigSet::empty();
         mask.add(NixSignal::SIGCHLD);
+        if matches!(identity, Identity::Plain { .. }) {
+            mask.add(NixSignal::SIGTERM);
+        }
         // Without it, init could not learn of any death: better to end at once, as a crash would.
         let Ok(signals) = SignalFd::with_flags(&mask, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC) else {
-            return ExitStatus::Signal(libc::SIGKILL);
+            return Some(ExitStatus::Signal(libc::SIGKILL));
         };
         loop {
             if let Some(status) = self.reap() {
-                return status;
+                return Some(status);
             }
             self.files.kill_the_late();
             self.feed();
             self.flush();
             let Some(events) = self.wait_for_events(&signals) else { continue };
-            // What is signalled does not matter: `reap` asks.
-            while matches!(signals.read_signal(), Ok(Some(_))) {}
+            // Who died does not matter: `reap` asks.
+            while let Ok(Some(signal)) = signals.read_signal() {
+                if signal.ssi_signo == libc::SIGTERM.cast_unsigned() {
+                    return None;
+                }
+            }
             if events.contains(PollFlags::IN) {
                 self.answer();
             } else if events.intersects(PollFlags::HUP | PollFlags::ERR) {

@@ -67,17 +67,33 @@ impl Library {
         if let Some(known) = self.utilities.get() {
             return Ok(known.clone());
         }
-        let names = policy::UTILITIES.iter().flat_map(|(names, _)| names.split_whitespace());
-        let places = |name| policy::PLACES.iter().map(move |place| Path::new(place).join(name));
-        let mut binaries: Vec<_> = names.filter_map(|name| places(name).find(|path| path.exists())).collect();
-        binaries.extend(policy::DATA.iter().map(|(path, _)| PathBuf::from(path)).filter(|path| path.exists()));
-        let shown = with_libraries(&binaries)?;
+        let shown = Self::find_utilities()?;
         let utilities = match make_image(&shown) {
             Ok(image) => image,
             Err(rustix::io::Errno::INVAL) => Utilities::Files(shown),
             Err(source) => return Err(SpawnError::Tree { path: "/usr".into(), source: source.into() }),
         };
         Ok(self.utilities.get_or_init(|| Rc::new(utilities)).clone())
+    }
+
+    /// The basic utilities that are installed, where they are.
+    ///
+    /// # Errors
+    /// [`SpawnError::Tree`]
+    pub(super) fn utilities_in_place(&self) -> Result<Rc<Utilities>, SpawnError> {
+        if let Some(known) = self.utilities.get() {
+            return Ok(known.clone());
+        }
+        let shown = Self::find_utilities()?;
+        Ok(self.utilities.get_or_init(|| Rc::new(Utilities::Files(shown))).clone())
+    }
+
+    fn find_utilities() -> Result<Shown, SpawnError> {
+        let names = policy::UTILITIES.iter().flat_map(|(names, _)| names.split_whitespace());
+        let places = |name| policy::PLACES.iter().map(move |place| Path::new(place).join(name));
+        let mut binaries: Vec<_> = names.filter_map(|name| places(name).find(|path| path.exists())).collect();
+        binaries.extend(policy::DATA.iter().map(|(path, _)| PathBuf::from(path)).filter(|path| path.exists()));
+        with_libraries(&binaries)
     }
 }
 

@@ -37,6 +37,7 @@ mod payload;
 mod plan;
 mod policy;
 pub mod probe;
+pub mod reduced;
 mod root;
 mod spawn;
 mod sys;
@@ -122,6 +123,13 @@ pub enum Identity {
         /// Host id of init.
         init: u32,
     },
+    /// The same without a user namespace: they are the same inside. Needs [`Plan::compile_reduced`].
+    Plain {
+        /// Id of the program.
+        payload: u32,
+        /// Id of init.
+        init: u32,
+    },
     /// The caller's own uid for everything. Inside it is 1000. Needs [`enter_outer_namespace`] first.
     Single,
 }
@@ -130,7 +138,7 @@ impl Identity {
     /// Uid and gid of the program, seen from the caller's user namespace.
     pub fn payload_owner(self) -> (u32, u32) {
         match self {
-            Self::Mapped { payload, .. } => (payload, payload),
+            Self::Mapped { payload, .. } | Self::Plain { payload, .. } => (payload, payload),
             Self::Single => (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw()),
         }
     }
@@ -188,6 +196,8 @@ pub struct Sandbox {
     /// Whether `/proc` could be mounted inside.
     pub has_proc: bool,
     group: Option<cgroup::Group>,
+    /// Whose processes are those of the program, where they do not end with init by themselves.
+    user: Option<u32>,
     exit: Option<Exit>,
 }
 
@@ -203,12 +213,24 @@ pub enum Exit {
 impl Sandbox {
     /// Kills every process inside. Returns at once; [`Sandbox::pidfd`] tells the end.
     pub fn kill(&self) {
+        if self.user.is_some() {
+            return self.ask_to_end();
+        }
         if let Some(group) = &self.group {
             group.kill();
         }
         if self.exit.is_none() {
             // The only failure is that init is gone already, which is what was wanted.
             let _ = pidfd_send_signal(&self.pidfd, Signal::KILL);
+        }
+    }
+
+    /// Kills every process inside and waits, some milliseconds, until they are gone.
+    pub fn end(&mut self) {
+        self.kill();
+        if self.exit.is_none() {
+            self.exit = self.wait(WaitIdOptions::EXITED);
+            self.end_rest();
         }
     }
 
@@ -241,6 +263,9 @@ impl Sandbox {
     pub fn reap(&mut self) -> Option<Exit> {
         if self.exit.is_none() {
             self.exit = self.wait(WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
+            if self.exit.is_some() {
+                self.end_rest();
+            }
         }
         self.exit
     }
@@ -250,6 +275,24 @@ impl Sandbox {
     pub fn release(mut self) -> Option<Self> {
         let gone = self.reap().is_some() && self.group.as_mut().is_none_or(cgroup::Group::remove);
         if gone { None } else { Some(self) }
+    }
+
+    /// Init kills all, and ends.
+    fn ask_to_end(&self) {
+        if self.exit.is_none() {
+            // As in `kill`.
+            let _ = pidfd_send_signal(&self.pidfd, Signal::TERM);
+        }
+    }
+
+    /// What an init that was killed may have left behind.
+    fn end_rest(&self) {
+        if let Some(user) = self.user {
+            if let Some(group) = &self.group {
+                group.kill();
+            }
+            reduced::kill_all_of(user);
+        }
     }
 
     fn wait(&self, options: WaitIdOptions) -> Option<Exit> {
@@ -272,7 +315,9 @@ impl Drop for Sandbox {
     fn drop(&mut self) {
         if self.exit.is_none() {
             self.kill();
+            let _ = pidfd_send_signal(&self.pidfd, Signal::KILL);
             self.exit = self.wait(WaitIdOptions::EXITED);
+            self.end_rest();
         }
         // The group removes its folders when it is dropped, right after this.
     }

@@ -17,7 +17,7 @@ use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg}
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::CapabilitySet;
 
-use super::enter::{self, Ends, Entry};
+use super::enter::{self, Ends, Entry, Root};
 use super::error::{At, Failure, Step};
 use super::policy::{self, Access, Network};
 use super::spawn::note;
@@ -32,9 +32,9 @@ pub(super) fn run(entry: &Entry<'_>, ends: &Ends) -> Result<Infallible, Failure>
     enter::take_identity(request.identity, enter::PAYLOAD_ID).at(Step::PayloadIdentity)?;
     enter::keep_capabilities(CapabilitySet::empty()).at(Step::Capabilities)?;
     // From here on, files are made and found with the program's own rights: the workspace may hold links of its making.
-    enter_workspace(request.cwd, entry.policy.files).at(Step::Cwd)?;
+    enter_workspace(entry).at(Step::Cwd)?;
     restrict_paths(entry).map_err(|error| cause(&*error)).at(Step::Landlock)?;
-    let program = request.argv.first().ok_or(Failure { step: Step::Exec, errno: libc::EINVAL })?;
+    let program = entry.argv().first().ok_or(Failure { step: Step::Exec, errno: libc::EINVAL })?;
     sys::default_signals();
     SigSet::empty().thread_set_mask().at(Step::Exec)?;
     let listener = sys::load_filter_with_listener(entry.filter).at(Step::Seccomp)?;
@@ -42,7 +42,7 @@ pub(super) fn run(entry: &Entry<'_>, ends: &Ends) -> Result<Infallible, Failure>
     drop(listener);
     // Not before: descriptors on their way in sockets count for all processes of a uid, and could hold up that one.
     limit(Resource::Nofile, entry.limits.open_files, entry.limits.open_files).at(Step::Rlimits)?;
-    nix::unistd::execve(program, request.argv, request.environment).at(Step::Exec)
+    nix::unistd::execve(program, entry.argv(), request.environment).at(Step::Exec)
 }
 
 /// Gives the supervisor the descriptor on which Linux asks about this process from now on.
@@ -97,17 +97,18 @@ fn limit(resource: Resource, soft: u64, hard: u64) -> io::Result<()> {
     Ok(setrlimit(resource, Rlimit { current: Some(soft.min(hard)), maximum: Some(hard) })?)
 }
 
-fn enter_workspace(cwd: &str, has_files: bool) -> io::Result<()> {
-    if !has_files {
+fn enter_workspace(entry: &Entry<'_>) -> io::Result<()> {
+    let (cwd, workspace) = (entry.request.cwd, entry.workspace());
+    if !entry.policy.files {
         return std::env::set_current_dir("/");
     }
     if !cwd.is_empty() {
-        let path = Path::new(policy::WORKSPACE).join(cwd);
+        let path = workspace.join(cwd);
         std::fs::create_dir_all(&path)?;
         return std::env::set_current_dir(path);
     }
     // An earlier program of the session may have closed the directory to itself; that must not end the session.
-    std::env::set_current_dir(policy::WORKSPACE).or_else(|_| std::env::set_current_dir("/"))
+    std::env::set_current_dir(workspace).or_else(|_| std::env::set_current_dir("/"))
 }
 
 /// Everything that this kernel's Landlock can refuse is refused, but for the paths of the policy.
@@ -115,23 +116,32 @@ fn restrict_paths(entry: &Entry<'_>) -> Result<(), Box<dyn Error>> {
     let abi = entry.landlock;
     let mut rules =
         Ruleset::default().set_compatibility(CompatLevel::HardRequirement).handle_access(AccessFs::from_all(abi))?;
-    if abi >= ABI::V4 && entry.policy.network == Network::None {
+    if abi >= ABI::V4 && entry.network() == Network::None {
         rules = rules.handle_access(AccessNet::from_all(abi))?;
     }
     if abi >= ABI::V6 {
         rules = rules.scope(Scope::from_all(abi))?;
     }
     let mut rules = rules.create()?;
-    let binds = entry.request.binds.iter().map(|path| (path.as_path(), Access::Run));
-    let with_files = policy::PATHS_WITH_FILES.iter().filter(|_| entry.policy.files);
-    let paths = policy::PATHS.iter().chain(with_files).map(|(path, access, _)| (Path::new(*path), *access));
-    for (path, access) in paths.chain(binds).filter(|(path, _)| path.exists()) {
-        rules = rules.add_rule(PathBeneath::new(PathFd::new(path)?, rights(access, abi)))?;
+    for (path, access) in paths(entry).into_iter().filter(|(path, _)| path.exists()) {
+        let fit = if path.is_dir() { AccessFs::from_all(abi) } else { AccessFs::from_file(abi) };
+        rules = rules.add_rule(PathBeneath::new(PathFd::new(path)?, rights(access, abi) & fit))?;
     }
     let status = rules.restrict_self()?;
     // Guaranteed by the hard requirement; asserted, because everything hangs on it.
     assert_eq!(status.ruleset, RulesetStatus::FullyEnforced);
     Ok(())
+}
+
+/// The paths of the policy, as they are inside.
+fn paths<'a>(entry: &'a Entry<'_>) -> Vec<(&'a Path, Access)> {
+    if let Root::Hosts(ground) = entry.root {
+        return ground.paths.iter().map(|(path, access)| (path.as_path(), *access)).collect();
+    }
+    let binds = entry.request.binds.iter().map(|path| (path.as_path(), Access::Run));
+    let with_files = policy::PATHS_WITH_FILES.iter().filter(|_| entry.policy.files);
+    let paths = policy::PATHS.iter().chain(with_files).map(|(path, access, _)| (Path::new(*path), *access));
+    paths.chain(binds).collect()
 }
 
 /// What Linux said at the bottom of an error.

@@ -15,7 +15,8 @@ use repltool_protocol::rest::SandboxMode;
 use super::cgroup::Host;
 use super::library::Library;
 use super::notify::Reported;
-use super::policy::{self, Answer, Exec, Network, When, names};
+use super::policy::{self, Answer, Exec, When, names};
+use super::reduced::Drivers;
 use super::{Kind, sys};
 
 /// Everything about sandboxes that is decided once, at start.
@@ -25,6 +26,8 @@ pub struct Plan {
     pub(super) landlock: ABI,
     pub(super) system: Vec<System>,
     pub(super) library: Library,
+    /// Where there are no namespaces.
+    pub(super) reduced: Option<Drivers>,
     levels: Vec<Level>,
 }
 
@@ -37,6 +40,9 @@ pub enum PlanError {
     /// A filter could not be compiled: a defect of the policy.
     #[error("cannot compile the system call filter")]
     Filter(#[from] SeccompError),
+    /// The directory for files of ours could not be made.
+    #[error("cannot make the directory for drivers")]
+    Drivers(#[source] io::Error),
     /// The compiled filter could not be read back.
     #[error("cannot export the system call filter")]
     Export(#[from] io::Error),
@@ -49,6 +55,15 @@ pub(super) struct Level {
     pub(super) filter: Vec<libc::sock_filter>,
     /// The calls that are reported.
     pub(super) reported: Arc<Reported>,
+}
+
+/// What of a host changes the calls of its levels.
+#[derive(Debug, Clone, Copy)]
+struct Terms {
+    /// A cgroup holds memory to its limit.
+    has_memory: bool,
+    /// There are no namespaces.
+    is_reduced: bool,
 }
 
 /// A part of the operating system that is shown inside.
@@ -77,14 +92,29 @@ impl Plan {
     /// # Errors
     /// [`PlanError`]
     pub fn compile_for(host: Host) -> Result<Self, PlanError> {
+        Self::compile_as(host, None)
+    }
+
+    /// As [`Plan::compile`], for a host without namespaces; see [`reduced`](super::reduced). `drivers`: a directory for
+    /// files of ours, which is made anew and stays until the next server comes.
+    ///
+    /// # Errors
+    /// [`PlanError`]
+    pub fn compile_reduced(drivers: &Path) -> Result<Self, PlanError> {
+        let drivers = Drivers::new(drivers).map_err(PlanError::Drivers)?;
+        let host = Host::discover();
+        host.sweep();
+        Self::compile_as(host, Some(drivers))
+    }
+
+    fn compile_as(host: Host, reduced: Option<Drivers>) -> Result<Self, PlanError> {
         let landlock = ABI::from(sys::landlock_version());
         if landlock == ABI::Unsupported {
             return Err(PlanError::NoLandlock);
         }
-        let has_memory = host.has_memory();
-        let levels =
-            policy::ALL.into_iter().map(|level| Level::compile(level, has_memory)).collect::<Result<_, _>>()?;
-        Ok(Self { landlock, system: system_of_host(), library: Library::default(), levels, host })
+        let terms = Terms { has_memory: host.has_memory(), is_reduced: reduced.is_some() };
+        let levels = policy::ALL.into_iter().map(|level| Level::compile(level, terms)).collect::<Result<_, _>>()?;
+        Ok(Self { landlock, system: system_of_host(), library: Library::default(), reduced, levels, host })
     }
 
     /// Whether memory of a sandbox is held to its limit as a whole. If not, it is each process by itself.
@@ -106,8 +136,8 @@ impl Plan {
 }
 
 impl Level {
-    fn compile(policy: &'static policy::Level, has_memory: bool) -> Result<Self, PlanError> {
-        let rules = rules(policy, has_memory);
+    fn compile(policy: &'static policy::Level, terms: Terms) -> Result<Self, PlanError> {
+        let rules = rules(policy, terms);
         let reported = Arc::new(Reported::of(&rules, policy.system == policy::System::Host)?);
         Ok(Self { policy, filter: compile(&rules)?, reported })
     }
@@ -151,11 +181,12 @@ fn compile(rules: &[Rule]) -> Result<Vec<libc::sock_filter>, PlanError> {
 const UNKNOWN: i32 = libc::ENOSYS;
 
 /// Every rule of a level. No two that match the same call disagree.
-fn rules(level: &policy::Level, has_memory: bool) -> Vec<Rule> {
+fn rules(level: &policy::Level, terms: Terms) -> Vec<Rule> {
     let mut rules = Vec::new();
     let mut add = |call, when: &[When], answer| rules.push(Rule { call, when: when.to_vec(), answer });
-    let shared_memory = if has_memory { policy::SHARED_MEMORY } else { &[] };
-    for call in policy::ALLOWED.iter().chain(shared_memory).flat_map(policy::Group::calls) {
+    let shared_memory = if terms.has_memory { policy::SHARED_MEMORY } else { &[] };
+    let watching = if terms.is_reduced { [].as_slice() } else { policy::WATCHING };
+    for call in policy::ALLOWED.iter().chain(shared_memory).chain(watching).flat_map(policy::Group::calls) {
         add(call, &[], Answer::Allow);
     }
     for call in policy::IDLE.iter().flat_map(policy::Group::calls) {
@@ -174,7 +205,8 @@ fn rules(level: &policy::Level, has_memory: bool) -> Vec<Rule> {
         false => (Answer::Report(names::PROCESS, libc::EACCES), policy::CLONE_THREADS),
     };
     policy::FORK.calls().for_each(|call| add(call, &[], fork));
-    for rule in clone.iter().chain(policy::RULES) {
+    let unix = if terms.is_reduced { policy::UNIX_PAIRS } else { policy::UNIX };
+    for rule in clone.iter().chain(policy::RULES).chain(unix) {
         add(rule.call, rule.when, rule.answer);
     }
     for (request, _) in policy::IOCTLS {
@@ -187,25 +219,26 @@ fn rules(level: &policy::Level, has_memory: bool) -> Vec<Rule> {
         add("setrlimit", &[When::Is(0, *resource)], Answer::Allow);
         add("prlimit64", &[When::Is(1, *resource)], Answer::Allow);
     }
-    add_sockets(level, &mut add);
+    let families = if terms.is_reduced { [].as_slice() } else { level.families };
+    add_sockets(families, &mut add);
     rules
 }
 
-fn add_sockets(level: &policy::Level, add: &mut impl FnMut(&'static str, &[When], Answer)) {
+fn add_sockets(families: &[(i32, policy::Why)], add: &mut impl FnMut(&'static str, &[When], Answer)) {
     let socket_level = When::Is(1, libc::SOL_SOCKET.cast_unsigned());
     for option in policy::SOCKET_OPTIONS {
         add("setsockopt", &[socket_level, When::Is(2, option.cast_unsigned())], Answer::Allow);
     }
-    for (family, _) in level.families {
+    for (family, _) in families {
         add("socket", &[When::Is(0, family.cast_unsigned())], Answer::Allow);
     }
-    let is_allowed = |family| level.families.iter().any(|(allowed, _)| *allowed == family);
+    let is_allowed = |family| families.iter().any(|(allowed, _)| *allowed == family);
     for family in policy::REFUSED_FAMILIES.iter().filter(|family| !is_allowed(**family)) {
         let answer = Answer::Report(names::NETWORK, libc::EACCES);
         add("socket", &[When::Is(0, family.cast_unsigned())], answer);
     }
     add("socket", &[When::Is(0, policy::QUIET_FAMILY.cast_unsigned())], Answer::Refuse(libc::EACCES));
-    if level.network == Network::Loopback {
+    if !families.is_empty() {
         for (socket_level, _) in policy::SOCKET_LEVELS {
             add("setsockopt", &[When::Is(1, socket_level.cast_unsigned())], Answer::Allow);
         }

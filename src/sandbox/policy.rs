@@ -8,7 +8,7 @@ mod utilities;
 
 use libc::{c_int, c_ulong};
 
-pub(super) use calls::{ALLOWED, EXEC, FORK, Group, IDLE, NEWER, REFUSED, SHARED_MEMORY};
+pub(super) use calls::{ALLOWED, EXEC, FORK, Group, IDLE, NEWER, REFUSED, SHARED_MEMORY, WATCHING};
 pub(super) use levels::{ALL, Exec, Level, Network, System, level};
 pub(super) use utilities::{DATA, DATA_DIRECTORIES, PLACES, TRIED_BY_LIBRARIES, UTILITIES};
 
@@ -73,6 +73,10 @@ pub(super) const ETC_OF_HOST: &[(&str, Why)] = &[
     ("/etc/matplotlibrc", "Debian's matplotlib does not start without"),
     ("/etc/fonts", "fontconfig complains without: plots with text"),
 ];
+
+/// Files of the host's `/etc` that are shown, at every level, where the others are refused and not absent: programs do
+/// without, but end when they are refused.
+pub(super) const ETC_WHERE_REFUSED: &[(&str, Why)] = &[("/etc/ssl/openssl.cnf", "OpenSSL, and Node with it")];
 
 /// Files of our own in `/etc`.
 pub(super) const ETC_OF_OURS: &[(&str, &str, Why)] = &[
@@ -223,8 +227,6 @@ pub(super) const RULES: &[Rule] = &[
     report("clone", &[When::Bits(0, 0x1000_0000, 0x1000_0000)], names::NAMESPACE, "user namespace: all capabilities"),
     report("clone", &[When::Bits(0, 0x2000_0000, 0x2000_0000)], names::NAMESPACE, "pid namespace"),
     report("clone", &[When::Bits(0, 0x4000_0000, 0x4000_0000)], names::NAMESPACE, "network namespace"),
-    allow("socket", &[When::Is(0, libc::AF_UNIX as u32)], "inside the sandbox only: its own namespaces bound it"),
-    allow("socketpair", &[When::Is(0, libc::AF_UNIX as u32)], "asyncio, subprocess"),
     allow("mknod", &[When::Bits(1, FILE_TYPE, libc::S_IFIFO as u64)], "mkfifo"),
     report("mknod", &[When::Bits(1, FILE_TYPE, libc::S_IFCHR as u64)], names::DEVICE, "devices"),
     report("mknod", &[When::Bits(1, FILE_TYPE, libc::S_IFBLK as u64)], names::DEVICE, "devices"),
@@ -247,6 +249,36 @@ pub(super) const RULES: &[Rule] = &[
     allow("prlimit64", &[When::Is(1, libc::RLIMIT_NICE), When::Null(2)], "asks only"),
     allow("prlimit64", &[When::Is(1, libc::RLIMIT_RTPRIO), When::Null(2)], "asks only"),
     allow("prlimit64", &[When::Is(1, libc::RLIMIT_RTTIME), When::Null(2)], "asks only"),
+];
+
+/// Local sockets, where the sandbox has a network namespace and a file tree of its own.
+pub(super) const UNIX: &[Rule] = &[
+    allow("socket", &[When::Is(0, libc::AF_UNIX as u32)], "inside the sandbox only: its own namespaces bound it"),
+    allow("socketpair", &[When::Is(0, libc::AF_UNIX as u32)], "asyncio, subprocess"),
+];
+
+/// The bits of a socket's type that are no flags.
+const SOCKET_TYPE: u64 = 0xf;
+
+/// Local sockets, where it has not: Landlock does not judge connections to sockets that have a path, so there are pairs
+/// only, and of those only the kinds that cannot send to anybody but each other.
+pub(super) const UNIX_PAIRS: &[Rule] = &[
+    refuse(
+        "socket",
+        &[When::Is(0, libc::AF_UNIX as u32)],
+        libc::EACCES,
+        "the host's services listen on such; quietly, since the C library looks for one of them by itself",
+    ),
+    allow(
+        "socketpair",
+        &[When::Is(0, libc::AF_UNIX as u32), When::Bits(1, SOCKET_TYPE, libc::SOCK_STREAM as u64)],
+        "asyncio, subprocess",
+    ),
+    allow(
+        "socketpair",
+        &[When::Is(0, libc::AF_UNIX as u32), When::Bits(1, SOCKET_TYPE, libc::SOCK_SEQPACKET as u64)],
+        "the same, in packets",
+    ),
 ];
 
 /// Resources whose limits a program may lower, or raise up to the hard limit.

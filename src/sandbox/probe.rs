@@ -7,10 +7,12 @@
 mod groups;
 mod hints;
 mod locks;
+mod remedies;
 mod sys;
 mod trial;
 mod walls;
 
+pub use remedies::remedy;
 use serde::{Deserialize, Serialize};
 
 /// The names of the layers, in the order of a report.
@@ -31,6 +33,8 @@ pub mod names {
     pub const CGROUP_NAMESPACE: &str = "cgroup_namespace";
     /// The old root is left for good.
     pub const PIVOT_ROOT: &str = "pivot_root";
+    /// A single file of the host is shown, and nothing beside it.
+    pub const SMALL_ROOT: &str = "small_root";
     /// A tmpfs made outside is shown inside.
     pub const WORKING_DIRECTORY: &str = "working_directory";
     /// A `/proc` that shows the sandbox's own processes.
@@ -43,6 +47,10 @@ pub mod names {
     pub const LANDLOCK_SCOPES: &str = "landlock_scopes";
     /// A filter for system calls.
     pub const SECCOMP: &str = "seccomp";
+    /// A filter that asks, and whose answer counts.
+    pub const SECCOMP_LISTENER: &str = "seccomp_listener";
+    /// A program can be executed once, and nothing after it.
+    pub const EXEC_ONCE: &str = "exec_once";
     /// Memory is limited for all processes together.
     pub const MEMORY_CGROUP: &str = "memory_cgroup";
     /// So is the number of processes.
@@ -53,7 +61,7 @@ pub mod names {
     pub const CGROUP_KILL: &str = "cgroup_kill";
 
     /// All of them.
-    pub const ALL: [&str; 18] = [
+    pub const ALL: [&str; 21] = [
         USER_NAMESPACE,
         MOUNT_NAMESPACE,
         PID_NAMESPACE,
@@ -62,12 +70,15 @@ pub mod names {
         UTS_NAMESPACE,
         CGROUP_NAMESPACE,
         PIVOT_ROOT,
+        SMALL_ROOT,
         WORKING_DIRECTORY,
         PROC_MOUNT,
         SESSION_UIDS,
         LANDLOCK,
         LANDLOCK_SCOPES,
         SECCOMP,
+        SECCOMP_LISTENER,
+        EXEC_ONCE,
         MEMORY_CGROUP,
         PIDS_CGROUP,
         CPU_CGROUP,
@@ -75,7 +86,7 @@ pub mod names {
     ];
 
     /// Without any of these a sandbox cannot be put together as it is meant.
-    pub(super) const WALLS: [&str; 11] = [
+    pub(super) const WALLS: [&str; 14] = [
         USER_NAMESPACE,
         MOUNT_NAMESPACE,
         PID_NAMESPACE,
@@ -84,13 +95,17 @@ pub mod names {
         UTS_NAMESPACE,
         CGROUP_NAMESPACE,
         PIVOT_ROOT,
+        SMALL_ROOT,
         WORKING_DIRECTORY,
         LANDLOCK,
         SECCOMP,
+        SECCOMP_LISTENER,
+        EXEC_ONCE,
     ];
 
     /// What has to stand where there are no namespaces.
-    pub(super) const REDUCED: [&str; 4] = [LANDLOCK, LANDLOCK_SCOPES, SECCOMP, SESSION_UIDS];
+    pub(super) const REDUCED: [&str; 6] =
+        [LANDLOCK, LANDLOCK_SCOPES, SECCOMP, SECCOMP_LISTENER, EXEC_ONCE, SESSION_UIDS];
 }
 
 /// How much isolation the host gives, as one word.
@@ -100,7 +115,7 @@ pub enum Tier {
     A,
     /// As A, but without a memory cgroup: an rlimit holds each process, and the supervisor watches all together.
     B,
-    /// No namespaces, but Landlock with scopes, seccomp and a uid for each session: this version makes no sandboxes of that.
+    /// No namespaces, but Landlock with scopes, seccomp and a uid for each session: only if the operator says so.
     C,
     /// Less than that: nothing may run.
     #[serde(rename = "none")]

@@ -17,11 +17,10 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::thread::UnshareFlags;
 
 use super::cgroup::{self, Group, Host};
-use super::enter::{self, Entry};
+use super::enter::{self, Entry, Root};
 use super::error::{Failure, SpawnError};
 use super::notify::{Listener, Next, Reported};
 use super::plan::Plan;
-use super::root::Parts;
 use super::{Identity, Limits, Request, Sandbox, sys};
 
 /// How long a child may be silent while it sets up, in seconds. It needs some milliseconds; a host that swaps, more.
@@ -42,11 +41,12 @@ pub(super) mod note {
 /// [`SpawnError`] tells the step. Nothing is left behind then.
 pub fn spawn(plan: &Plan, request: &Request<'_>) -> Result<Sandbox, SpawnError> {
     check(request)?;
+    let user = user_of(plan, request)?;
     let level = plan.level(request.mode, request.kind);
     sys::must_be_single_threaded().map_err(|_| SpawnError::Threads)?;
 
     let (ours, theirs) = wires(request.identity).map_err(SpawnError::Descriptors)?;
-    let parts = Parts::prepare(plan, level.policy, request)?;
+    let root = Root::prepare(plan, level.policy, request)?;
     let memory_bytes = request.limits.memory_bytes.min(level.policy.max_memory_bytes);
     let limits = Limits { memory_bytes, ..request.limits };
     let group = create_group(&plan.host, request.name, limits)?;
@@ -58,7 +58,7 @@ pub fn spawn(plan: &Plan, request: &Request<'_>) -> Result<Sandbox, SpawnError> 
         landlock: plan.landlock,
         memory_is_counted: plan.host.has_memory(),
         processes_are_counted: plan.host.has_processes(),
-        parts: &parts,
+        root: &root,
         wires: &theirs,
         supervisors_sync: ours.sync.as_raw_fd(),
     };
@@ -69,7 +69,7 @@ pub fn spawn(plan: &Plan, request: &Request<'_>) -> Result<Sandbox, SpawnError> 
     let Ours { sync, stdout, stderr, control, init } = ours;
     // From here on, dropping the sandbox undoes everything.
     let mut sandbox =
-        Sandbox { pid, pidfd, stdout, stderr, control, init, listener: None, has_proc: true, group, exit: None };
+        Sandbox { pid, pidfd, stdout, stderr, control, init, listener: None, has_proc: true, group, user, exit: None };
     if let Some(group) = &sandbox.group {
         group.attach(pid)?;
     }
@@ -122,7 +122,7 @@ pub(super) struct Theirs {
 
 fn check(request: &Request<'_>) -> Result<(), SpawnError> {
     let refuse = |why| Err(SpawnError::Request(why));
-    if let Identity::Mapped { payload, init } = request.identity
+    if let Identity::Mapped { payload, init } | Identity::Plain { payload, init } = request.identity
         && (payload == 0 || init == 0 || payload == init)
     {
         return refuse("a sandbox needs two host ids, neither of them root");
@@ -141,6 +141,15 @@ fn check(request: &Request<'_>) -> Result<(), SpawnError> {
         return refuse("a directory to bind is not absolute or lies where the sandbox has its own");
     }
     Ok(())
+}
+
+/// Whose processes are those of the program, where they do not end with init by themselves.
+fn user_of(plan: &Plan, request: &Request<'_>) -> Result<Option<u32>, SpawnError> {
+    match (request.identity, &plan.reduced) {
+        (Identity::Plain { payload, .. }, Some(_)) => Ok(Some(payload)),
+        (Identity::Mapped { .. } | Identity::Single, None) => Ok(None),
+        _ => Err(SpawnError::Request("these ids do not fit the namespaces of this host")),
+    }
 }
 
 fn may_bind(path: &Path) -> bool {
@@ -173,7 +182,7 @@ fn wires(identity: Identity) -> io::Result<(Ours, Theirs)> {
 /// A pipe whose inode belongs to the program, so that it can open `/dev/stdout`.
 fn output_pipe(identity: Identity) -> io::Result<(OwnedFd, OwnedFd)> {
     let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
-    if let Identity::Mapped { payload, .. } = identity {
+    if let Identity::Mapped { payload, .. } | Identity::Plain { payload, .. } = identity {
         let (uid, gid) = (rustix::fs::Uid::from_raw(payload), rustix::fs::Gid::from_raw(payload));
         rustix::fs::fchown(&write, Some(uid), Some(gid))?;
     }
@@ -223,6 +232,7 @@ fn map_ids(pid: i32, identity: Identity) -> io::Result<()> {
             write("uid_map", &map)?;
             write("gid_map", &map)
         }
+        Identity::Plain { .. } => Ok(()),
         Identity::Single => {
             let (uid, gid) = identity.payload_owner();
             write("setgroups", "deny")?;

@@ -6,6 +6,7 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use nix::sys::signal::{SigSet, SigmaskHow};
 use rustix::mount::MountAttrFlags;
 use rustix::process::Pid;
 use rustix::thread::UnshareFlags;
@@ -35,7 +36,40 @@ pub(super) unsafe fn clone_process(namespaces: libc::c_int) -> io::Result<Forked
     // the call. The rest is the caller's promise.
     let result = unsafe { libc::syscall(libc::SYS_clone3, &raw mut args, size_of::<libc::clone_args>()) };
     match result {
+        // Containers refuse the call altogether, because their filters cannot look into its arguments.
+        -1 if namespaces == 0 && io::Error::last_os_error().raw_os_error() == Some(libc::ENOSYS) => {
+            // SAFETY: the caller's promise.
+            unsafe { clone_by_flags() }
+        }
         -1 => Err(io::Error::last_os_error()),
+        0 => Ok(Forked::Child),
+        pid => {
+            // SAFETY: the call succeeded, so Linux stored a fresh descriptor there, which nobody else owns.
+            let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
+            Ok(Forked::Parent { pid: i32::try_from(pid).unwrap_or(i32::MAX), pidfd })
+        }
+    }
+}
+
+/// [`clone_process`] by the older call, without namespaces.
+///
+/// # Safety
+/// As there.
+unsafe fn clone_by_flags() -> io::Result<Forked> {
+    // A handler must not run in the child before it is reset there.
+    let before = SigSet::all().thread_swap_mask(SigmaskHow::SIG_SETMASK)?;
+    let mut pidfd: RawFd = -1;
+    let flags = libc::c_long::from(libc::CLONE_PIDFD | libc::SIGCHLD);
+    // SAFETY: asks for no shared memory and no stack of its own, and `pidfd` outlives the call. The rest is the caller's
+    // promise.
+    let result = unsafe { libc::syscall(libc::SYS_clone, flags, 0_usize, &raw mut pidfd, 0_usize, 0_usize) };
+    let failure = io::Error::last_os_error();
+    if result == 0 {
+        default_signals();
+    }
+    before.thread_set_mask()?;
+    match result {
+        -1 => Err(failure),
         0 => Ok(Forked::Child),
         pid => {
             // SAFETY: the call succeeded, so Linux stored a fresh descriptor there, which nobody else owns.
@@ -63,7 +97,14 @@ const PANICKED: i32 = 101;
 
 /// Linux refuses this no-op to a process with several threads.
 pub(super) fn must_be_single_threaded() -> io::Result<()> {
-    unshare(UnshareFlags::from_bits_retain(libc::CLONE_THREAD.cast_unsigned()))
+    match unshare(UnshareFlags::from_bits_retain(libc::CLONE_THREAD.cast_unsigned())) {
+        // Containers refuse every form of the call.
+        Err(error) if error.raw_os_error() == Some(libc::EPERM) => {
+            let threads = std::fs::read_dir("/proc/self/task")?.count();
+            if threads == 1 { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::EINVAL)) }
+        }
+        outcome => outcome,
+    }
 }
 
 /// `CLONE_CLEAR_SIGHAND`, which does not fit into libc's type.

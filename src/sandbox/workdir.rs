@@ -20,6 +20,7 @@ use rustix::mount::{
 };
 use rustix::thread::UnshareFlags;
 
+use super::reduced::{Home, Homes};
 use super::{Identity, sys};
 
 /// Where the working directories of a server are attached.
@@ -27,6 +28,8 @@ use super::{Identity, sys};
 pub struct Workdirs {
     /// The tmpfs with a directory for each; `None`: they are attached nowhere.
     base: Option<Arc<Base>>,
+    /// Where there are no mounts.
+    homes: Option<Homes>,
     next: u64,
 }
 
@@ -36,6 +39,7 @@ pub struct Workdirs {
 pub struct Workdir {
     mount: OwnedFd,
     place: Option<Place>,
+    home: Option<Home>,
 }
 
 /// A directory that a working directory is attached to.
@@ -78,7 +82,7 @@ impl Workdirs {
     pub(super) fn detached() -> io::Result<Option<Self>> {
         let trial = tmpfs(&Tmpfs { bytes: 0, inodes: 0, mode: "0700", owner: None })?;
         match clone_mount(&trial) {
-            Ok(_) => Ok(Some(Self { base: None, next: 0 })),
+            Ok(_) => Ok(Some(Self { base: None, homes: None, next: 0 })),
             Err(Errno::INVAL) => Ok(None),
             Err(error) => Err(error.into()),
         }
@@ -92,7 +96,26 @@ impl Workdirs {
         // A directory takes one inode and no page, so the limit is only there to be one.
         let base = tmpfs(&Tmpfs { bytes: 64 << 10, inodes: 1 << 20, mode: "0700", owner: None })?;
         move_mount(&base, "", CWD, place, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?;
-        Ok(Self { base: Some(Arc::new(Base(base))), next: 0 })
+        Ok(Self { base: Some(Arc::new(Base(base))), homes: None, next: 0 })
+    }
+
+    /// Plain directories below `data_dir`, for [`Plan::compile_reduced`](super::Plan::compile_reduced): nothing but the
+    /// limit on each file keeps them from growing. What a server that was killed left there is removed.
+    ///
+    /// # Errors
+    /// What Linux says, and where other users cannot enter `data_dir`.
+    pub fn plain(data_dir: &Path) -> io::Result<Self> {
+        Ok(Self { base: None, homes: Some(Homes::new(data_dir)?), next: 0 })
+    }
+
+    /// Whether they are plain directories.
+    pub fn are_plain(&self) -> bool {
+        self.homes.is_some()
+    }
+
+    /// Takes notice of removals that are done; now and then.
+    pub fn tidy(&self) {
+        self.homes.iter().for_each(Homes::tidy);
     }
 
     /// Whether they are attached somewhere, because this Linux cannot do without, or was not asked to.
@@ -106,8 +129,12 @@ impl Workdirs {
     /// # Errors
     /// What Linux says, for example `ENOSPC` when there are too many mounts.
     pub fn create(&mut self, bytes: u64, inodes: u64, identity: Identity) -> io::Result<Workdir> {
+        if let Some(homes) = &mut self.homes {
+            let (home, mount) = homes.create(identity)?;
+            return Ok(Workdir { mount, place: None, home: Some(home) });
+        }
         let mount = tmpfs(&Tmpfs { bytes, inodes, mode: "0700", owner: Some(identity.payload_owner()) })?;
-        let Some(base) = &self.base else { return Ok(Workdir { mount, place: None }) };
+        let Some(base) = &self.base else { return Ok(Workdir { mount, place: None, home: None }) };
         let name = self.next.to_string();
         self.next += 1;
         mkdirat(&base.0, &name, Mode::RWXU)?;
@@ -116,7 +143,7 @@ impl Workdirs {
             let _ = unlinkat(&base.0, &name, AtFlags::REMOVEDIR);
             return Err(error.into());
         }
-        Ok(Workdir { mount, place: Some(Place { base: base.clone(), name }) })
+        Ok(Workdir { mount, place: Some(Place { base: base.clone(), name }), home: None })
     }
 }
 
@@ -129,6 +156,16 @@ impl Workdir {
     /// Whether it is attached somewhere; see [`Workdirs::is_attached`].
     pub(super) fn is_attached(&self) -> bool {
         self.place.is_some()
+    }
+
+    /// Where a path of the sandbox is: as it is said, but where `/workspace` and `/tmp` are plain directories.
+    pub fn locate(&self, path: &str) -> String {
+        self.home.as_ref().map_or_else(|| path.to_owned(), |home| home.locate(path))
+    }
+
+    /// Where it is, if it is a plain directory.
+    pub(super) fn home(&self) -> Option<&Home> {
+        self.home.as_ref()
     }
 
     /// Its root. It is no more than a path: good for `openat`, not for reading.

@@ -76,6 +76,11 @@ impl Homes {
         }
     }
 
+    /// See [`Workdirs::tidy`].
+    pub(super) fn tidy(&self) {
+        self.workdirs.tidy();
+    }
+
     fn take_slot(&mut self) -> u32 {
         self.free.pop_first().unwrap_or_else(|| {
             self.next_slot += 1;
@@ -86,7 +91,13 @@ impl Homes {
     /// Two users a session: one for its program, one for its init.
     fn identity(&self, slot: u32) -> Identity {
         match self.base_uid {
-            Some(base) => Identity::Mapped { payload: base + 2 + 2 * slot, init: base + 3 + 2 * slot },
+            Some(base) => {
+                let (payload, init) = (base + 2 + 2 * slot, base + 3 + 2 * slot);
+                match self.workdirs.are_plain() {
+                    true => Identity::Plain { payload, init },
+                    false => Identity::Mapped { payload, init },
+                }
+            }
             None => Identity::Single,
         }
     }

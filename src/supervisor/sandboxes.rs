@@ -25,8 +25,9 @@ use super::notify::{Allowance, Listeners};
 use super::{Parts, Program, SupervisorError};
 use crate::config::{Commands, Config};
 use crate::sandbox::janitor::Janitor;
+use crate::sandbox::probe::Tier;
 use crate::sandbox::workdir::Workdirs;
-use crate::sandbox::{self, Kind, Limits, Plan, Request, Sandbox, SpawnError};
+use crate::sandbox::{self, Identity, Kind, Limits, Plan, Request, Sandbox, SpawnError};
 pub(super) use refusing::Happening;
 
 type Ends = FuturesUnordered<futures::future::BoxFuture<'static, SandboxId>>;
@@ -111,13 +112,15 @@ const OPEN_FILES: u64 = 1024;
 impl Sandboxes {
     pub(super) fn new(parts: &Parts) -> Result<Self, SupervisorError> {
         let Config { sandbox, data_dir, .. } = &parts.config;
-        let workdirs = Workdirs::new(&data_dir.join("homes")).map_err(SupervisorError::Workdirs)?;
+        let reduced = parts.isolation.tier == Tier::C;
+        let workdirs = if reduced { Workdirs::plain(data_dir) } else { Workdirs::new(&data_dir.join("homes")) };
+        let workdirs = workdirs.map_err(SupervisorError::Workdirs)?;
         if workdirs.is_attached() {
             tracing::debug!(
                 "this linux is older than 6.15: working directories are mounted in a namespace of the server's own"
             );
         }
-        let plan = Plan::compile()?;
+        let plan = if reduced { Plan::compile_reduced(&data_dir.join("drivers"))? } else { Plan::compile()? };
         Ok(Self {
             _janitor: Janitor::start(&plan).map_err(|e| SupervisorError::Io("the start of the janitor", e))?,
             plan,
@@ -181,7 +184,15 @@ impl Sandboxes {
     }
 
     fn spawn(&mut self, id: SandboxId, create: &Create, program: &Program) -> Result<Sandbox, MakeError> {
-        let base = BASE_ENVIRONMENT.iter().map(|(name, value)| (*name, *value));
+        let (workdir, identity) = self.homes.of(&create.session).map_err(MakeError::Workdir)?;
+        if matches!(identity, Identity::Plain { .. }) {
+            // The end of one that still dies would end the next one, too: they have one user.
+            self.live.values_mut().filter(|live| live.session == create.session).for_each(|live| live.sandbox.end());
+        }
+        let located: Vec<_> = BASE_ENVIRONMENT.iter().map(|(name, path)| (*name, workdir.locate(path))).collect();
+        let tmp = Some(workdir.locate("/tmp")).filter(|it| it != "/tmp");
+        let base = located.iter().map(|(name, value)| (*name, value.as_str()));
+        let base = base.chain(tmp.as_deref().map(|tmp| ("TMPDIR", tmp)));
         let own = create.environment.iter().map(|(name, value)| (name.as_str(), value.as_str()));
         let environment = base
             .chain(own)
@@ -209,7 +220,6 @@ impl Sandboxes {
             }
             Language::Python | Language::Javascript => Kind::Interpreter,
         };
-        let (workdir, identity) = self.homes.of(&create.session).map_err(MakeError::Workdir)?;
         let made = sandbox::spawn(
             &self.plan,
             &Request {
@@ -338,6 +348,7 @@ impl Sandboxes {
     }
 
     fn sweep_leaving(&mut self) {
+        self.homes.tidy();
         self.leaving = std::mem::take(&mut self.leaving).into_iter().filter_map(Sandbox::release).collect();
     }
 

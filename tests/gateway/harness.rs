@@ -13,6 +13,7 @@ use repltool_protocol::ids::{ExecutionId, SessionId};
 use repltool_protocol::rest::{ExecutionRequest, ExecutionResult, SessionConfig};
 use tempfile::TempDir;
 
+pub mod container;
 mod events;
 mod processes;
 mod terminal;
@@ -34,6 +35,8 @@ pub enum As {
     Me,
     /// Nobody in particular: needs tests that run as root.
     OrdinaryUser,
+    /// Root in what is like a stock container: needs tests that run as root.
+    Container,
 }
 
 /// A running server with a data directory of its own. Dropping it kills it, which takes everything with it.
@@ -60,6 +63,9 @@ impl Server {
         let dir = tempfile::Builder::new().prefix("repltool-test-").tempdir().expect("a directory for the server");
         if user == As::OrdinaryUser {
             std::os::unix::fs::chown(dir.path(), Some(NOBODY), Some(NOBODY)).expect("root gives the directory away");
+        }
+        if user == As::Container {
+            container::open_to_all(dir.path());
         }
         Self::start_in(dir, user, settings, LENIENT).await
     }
@@ -227,6 +233,7 @@ pub fn binary_as(user: As) -> Command {
             command.args(["--reuid", &id, "--regid", &id, "--clear-groups", "--"]).arg(opened(binary));
             command
         }
+        As::Container => container::command(""),
     };
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("REPLTOOL_")) {
         command.env_remove(name);

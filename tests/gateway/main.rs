@@ -110,6 +110,9 @@ mod languages;
 /// The user stories, from their beginning to their end.
 mod stories;
 
+/// Sessions in a stock container, without namespaces: only if the operator says so, and with what still stands.
+mod reduced;
+
 /// What a program finds: environment, directory, locale, clock.
 mod environment;
 

@@ -11,11 +11,11 @@ use crate::world::{LIMITS, Run, World, python};
 const UTILITIES: Kind = Kind::Shell { utilities: true };
 const BUILTINS: Kind = Kind::Shell { utilities: false };
 
-fn bash(code: &str) -> [&str; 5] {
+pub fn bash(code: &str) -> [&str; 5] {
     ["/usr/bin/bash", "--norc", "--noprofile", "-c", code]
 }
 
-fn library() -> Vec<PathBuf> {
+pub fn library() -> Vec<PathBuf> {
     let ask = ["-I", "-S", "-c", "import os; print(os.path.dirname(os.__file__))"];
     let answer = Command::new("/usr/bin/python3").args(ask).output().unwrap();
     vec![String::from_utf8(answer.stdout).unwrap().trim().into()]

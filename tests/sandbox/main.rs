@@ -14,6 +14,7 @@ mod levels;
 #[path = "../plain/mod.rs"]
 mod plain;
 mod programs;
+mod reduced;
 mod remains;
 mod stdin;
 mod walls;
@@ -28,7 +29,7 @@ use world::{Setting, World};
 /// A test, and the settings that it runs in.
 type Test = (&'static str, fn(&World), &'static [Setting]);
 
-use Setting::{Root, RootAttached, RootWithoutCgroups, User, UserAttached};
+use Setting::{Reduced, Root, RootAttached, RootWithoutCgroups, User, UserAttached};
 const EVERYWHERE: &[Setting] = &[Root, RootWithoutCgroups, RootAttached, User, UserAttached];
 /// Where the place of the working directory makes no difference.
 const DETACHED: &[Setting] = &[Root, RootWithoutCgroups, User];
@@ -37,7 +38,19 @@ const WITH_CGROUPS: &[Setting] = &[Root];
 /// What the tests of the whole server do not have.
 const WITHOUT_CGROUPS: &[Setting] = &[RootWithoutCgroups];
 
+const WITHOUT_NAMESPACES: &[Setting] = &[Reduced];
+/// What does not depend on where files are.
+const ANYWHERE: &[Setting] = &[Root, RootWithoutCgroups, User, Reduced];
+
 const TESTS: &[Test] = &[
+    (
+        "strict_has_nothing_but_itself_at_its_place",
+        reduced::strict_has_nothing_but_itself_at_its_place,
+        WITHOUT_NAMESPACES,
+    ),
+    ("shells_have_their_programs_and_no_others", reduced::shells_have_their_programs_and_no_others, WITHOUT_NAMESPACES),
+    ("all_processes_of_a_user_end", reduced::all_processes_of_a_user_end, WITHOUT_NAMESPACES),
+    ("ids_must_fit_the_host", reduced::ids_must_fit_the_host, WITHOUT_NAMESPACES),
     ("useful_things_work", programs::useful_things_work, EVERYWHERE),
     ("other_programs_start", programs::other_programs_start, DETACHED),
     ("no_two_sandboxes_are_alike", programs::no_two_sandboxes_are_alike, DETACHED),
@@ -59,7 +72,7 @@ const TESTS: &[Test] = &[
     ("workdirs_are_apart_and_leave_nothing", workdirs::workdirs_are_apart_and_leave_nothing, EVERYWHERE),
     ("cwd_is_made_and_never_leaves", workdirs::cwd_is_made_and_never_leaves, EVERYWHERE),
     ("attached_workdirs_are_nobody_elses", workdirs::attached_workdirs_are_nobody_elses, ATTACHED),
-    ("interrupt_reaches_the_program_alone", ends::interrupt_reaches_the_program_alone, DETACHED),
+    ("interrupt_reaches_the_program_alone", ends::interrupt_reaches_the_program_alone, ANYWHERE),
     ("files_are_read", files::files_are_read, EVERYWHERE),
     ("files_are_written", files::files_are_written, EVERYWHERE),
     ("files_are_removed", files::files_are_removed, DETACHED),
@@ -67,7 +80,7 @@ const TESTS: &[Test] = &[
     ("a_long_list_is_cut", files::a_long_list_is_cut, DETACHED),
     ("paths_are_checked", files::paths_are_checked, DETACHED),
     ("a_full_disk_is_told", files::a_full_disk_is_told, DETACHED),
-    ("files_cost_little", files::files_cost_little, DETACHED),
+    ("files_cost_little", files::files_cost_little, ANYWHERE),
     ("no_link_is_followed", hostile_files::no_link_is_followed, DETACHED),
     ("nothing_but_files_is_opened", hostile_files::nothing_but_files_is_opened, DETACHED),
     ("what_is_closed_stays_closed", hostile_files::what_is_closed_stays_closed, DETACHED),
@@ -78,20 +91,20 @@ const TESTS: &[Test] = &[
     ("a_killer_hangs_nobody", hostile_files::a_killer_hangs_nobody, DETACHED),
     ("a_copy_that_is_killed_is_answered_for", hostile_files::a_copy_that_is_killed_is_answered_for, DETACHED),
     ("lists_that_nobody_reads_go_in_the_end", hostile_files::lists_that_nobody_reads_go_in_the_end, DETACHED),
-    ("text_is_read_in_order_and_ends", stdin::text_is_read_in_order_and_ends, DETACHED),
-    ("each_execution_has_its_own", stdin::each_execution_has_its_own, DETACHED),
+    ("text_is_read_in_order_and_ends", stdin::text_is_read_in_order_and_ends, ANYWHERE),
+    ("each_execution_has_its_own", stdin::each_execution_has_its_own, ANYWHERE),
     ("nobody_but_init_writes_it", stdin::nobody_but_init_writes_it, DETACHED),
-    ("a_text_that_nobody_reads_delays_nothing", stdin::a_text_that_nobody_reads_delays_nothing, DETACHED),
-    ("what_was_not_read_is_thrown_away", stdin::what_was_not_read_is_thrown_away, DETACHED),
+    ("a_text_that_nobody_reads_delays_nothing", stdin::a_text_that_nobody_reads_delays_nothing, ANYWHERE),
+    ("what_was_not_read_is_thrown_away", stdin::what_was_not_read_is_thrown_away, ANYWHERE),
     ("a_reader_from_before_gets_the_end_of_file", stdin::a_reader_from_before_gets_the_end_of_file, DETACHED),
     ("a_program_may_close_it", stdin::a_program_may_close_it, DETACHED),
     ("init_serves_without_proc", interrupts::init_serves_without_proc, DETACHED),
-    ("an_interrupt_reaches_the_group", interrupts::an_interrupt_reaches_the_group, DETACHED),
+    ("an_interrupt_reaches_the_group", interrupts::an_interrupt_reaches_the_group, ANYWHERE),
     ("an_interrupt_is_a_byte", interrupts::an_interrupt_is_a_byte, DETACHED),
-    ("many_interrupts_are_one", interrupts::many_interrupts_are_one, DETACHED),
+    ("many_interrupts_are_one", interrupts::many_interrupts_are_one, ANYWHERE),
     ("kill_rest_spares_the_program", ends::kill_rest_spares_the_program, DETACHED),
     ("kill_rest_beats_a_forker", ends::kill_rest_beats_a_forker, DETACHED),
-    ("the_end_is_told", ends::the_end_is_told, DETACHED),
+    ("the_end_is_told", ends::the_end_is_told, ANYWHERE),
     ("init_ends_though_nobody_reads", ends::init_ends_though_nobody_reads, DETACHED),
     ("dies_with_the_supervisor", ends::dies_with_the_supervisor, EVERYWHERE),
     ("a_server_with_many_descriptors_passes_none_on", remains::a_server_with_many_descriptors_passes_none_on, DETACHED),

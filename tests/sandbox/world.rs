@@ -28,6 +28,8 @@ pub enum Setting {
     /// Without a memory cgroup.
     User,
     UserAttached,
+    /// Without namespaces.
+    Reduced,
 }
 
 impl Setting {
@@ -38,6 +40,7 @@ impl Setting {
             Self::RootAttached => "root_attached",
             Self::User => "user",
             Self::UserAttached => "user_attached",
+            Self::Reduced => "reduced",
         }
     }
 
@@ -116,15 +119,23 @@ impl World {
     pub fn new(setting: Setting) -> World {
         // Of this process alone, so that tests that run at the same time are strangers to each other.
         let own = 300_000 + 2 * (std::process::id() % 100_000);
-        let identity =
-            if setting.is_root() { Identity::Mapped { payload: own, init: own + 1 } } else { Identity::Single };
+        let identity = match setting {
+            // Everything of this user is killed, so it is nobody else's.
+            Setting::Reduced => Identity::Plain { payload: 500_000 + own, init: 500_001 + own },
+            _ if setting.is_root() => Identity::Mapped { payload: own, init: own + 1 },
+            _ => Identity::Single,
+        };
         let dir = tempfile::Builder::new().prefix("repltool-test-").tempdir().unwrap();
         if !setting.is_root() {
             sandbox::enter_outer_namespace().expect("this test needs user namespaces");
         }
         let place = dir.path().join("homes");
         let attached = setting.is_attached();
-        let workdirs = if attached { Workdirs::attached(&place) } else { Workdirs::new(&place) };
+        let workdirs = match setting {
+            Setting::Reduced => Workdirs::plain(dir.path()),
+            _ if attached => Workdirs::attached(&place),
+            _ => Workdirs::new(&place),
+        };
         let mut workdirs = workdirs.expect("this test needs the right to mount");
         assert!(workdirs.is_attached() || !attached);
         let workdir = workdirs.create(WORKDIR_BYTES, WORKDIR_INODES, identity).unwrap();
@@ -133,7 +144,10 @@ impl World {
             _ => Host::discover(),
         };
         host.sweep();
-        let plan = Plan::compile_for(host).unwrap();
+        let plan = match setting {
+            Setting::Reduced => Plan::compile_reduced(&dir.path().join("drivers")).unwrap(),
+            _ => Plan::compile_for(host).unwrap(),
+        };
         let has_memory = plan.has_memory_cgroup();
         assert!(
             has_memory || !matches!(setting, Setting::Root | Setting::RootAttached),
@@ -151,16 +165,24 @@ impl World {
 
     /// Starts a program; reported calls wait for an answer.
     pub fn spawn_asking(&self, run: &Run<'_>) -> Result<Sandbox, SpawnError> {
+        self.spawn_as(self.identity, run)
+    }
+
+    /// [`World::spawn_asking`] as somebody else.
+    pub fn spawn_as(&self, identity: Identity, run: &Run<'_>) -> Result<Sandbox, SpawnError> {
         self.count.set(self.count.get() + 1);
         let argv: Vec<_> = run.program.iter().map(|a| CString::new(*a).unwrap()).collect();
-        let env = [c"PATH=/usr/bin".to_owned(), c"HOME=/workspace".to_owned()];
+        let workdir = run.workdir.unwrap_or(&self.workdir);
+        let home = CString::new(format!("HOME={}", workdir.locate("/workspace"))).unwrap();
+        let open = CString::new(format!("OPEN={}", self.dir.path().join("open").display())).unwrap();
+        let env = [c"PATH=/usr/bin".to_owned(), home, open];
         let request = Request {
             name: &format!("test-{}-{}", std::process::id(), self.count.get()),
             mode: run.mode,
             kind: run.kind,
             own: run.own,
-            identity: self.identity,
-            workdir: run.workdir.unwrap_or(&self.workdir),
+            identity,
+            workdir,
             argv: &argv,
             environment: &env,
             cwd: run.cwd,

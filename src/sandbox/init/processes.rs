@@ -5,7 +5,8 @@ use std::os::fd::OwnedFd;
 
 use rustix::event::{Timespec, poll};
 use rustix::fs::{Dir, Mode, OFlags, openat};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, test_kill_process, wait};
 
 use crate::sandbox::init_link::Outcome;
 
@@ -17,6 +18,9 @@ const DEATH_ROUNDS: usize = 250;
 const WAKE_ROUNDS: usize = 250;
 /// As [`WAKE_ROUNDS`], where sleepers cannot be seen.
 const BLIND_ROUNDS: usize = 5;
+
+/// How often, a millisecond apart, `end_all` looks whether anybody is left.
+const END_ROUNDS: usize = 10_000;
 
 /// What is inside, but for init and its own copies.
 pub(super) struct Processes {
@@ -69,6 +73,22 @@ impl Processes {
         Some(stopped.len())
     }
 
+    /// Where nothing ends with init by itself: kills whatever init may signal until nobody is left to wait for, some
+    /// seconds at most. Orphans are init's children, and what forks meanwhile dies of the signal that reached it before.
+    pub(super) fn end_all() {
+        for _ in 0..END_ROUNDS {
+            let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(-1), nix::sys::signal::Signal::SIGKILL);
+            loop {
+                match wait(WaitOptions::NOHANG) {
+                    Ok(Some(_)) | Err(Errno::INTR) => {}
+                    Ok(None) => break,
+                    Err(_) => return,
+                }
+            }
+            pause();
+        }
+    }
+
     /// A dead child of the program stays listed until the program asks for it.
     fn lives(&self, pid: Pid) -> bool {
         self.stat(&pid.as_raw_nonzero().to_string()).is_some_and(|stat| !matches!(stat.state, b'Z' | b'X'))
@@ -116,8 +136,9 @@ impl Processes {
 
     /// Every process but init, the program and `spared`; `None` where there is no way to see them.
     fn others(&self, spared: &[Pid]) -> Option<Vec<Pid>> {
-        let pids = self.numbers(".")?.into_iter();
-        Some(pids.filter(|pid| !pid.is_init() && *pid != self.leader && !spared.contains(pid)).collect())
+        let pids = self.numbers(".")?.into_iter().filter(|pid| *pid != getpid() && *pid != self.leader);
+        // Where there is no pid namespace, others are there whom init has no right to signal.
+        Some(pids.filter(|pid| !spared.contains(pid) && test_kill_process(*pid).is_ok()).collect())
     }
 
     fn numbers(&self, folder: &str) -> Option<Vec<Pid>> {

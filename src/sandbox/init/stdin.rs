@@ -11,6 +11,7 @@
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::{Errno, read, write};
@@ -18,13 +19,13 @@ use rustix::io::{Errno, read, write};
 use super::files::Files;
 use super::processes::{Processes, Sleeper};
 use crate::sandbox::init_link::{Outcome, Tell};
-use crate::sandbox::policy;
 
 /// Texts that wait for the program to read. One more is void at once: the gateway sends one at a time.
 const MAX_WAITING: usize = 4;
 
 /// The ends of the FIFO that init holds.
 pub(in crate::sandbox) struct Ends {
+    path: PathBuf,
     /// Non-blocking.
     pub(in crate::sandbox) read: OwnedFd,
     /// Non-blocking; `None` while it is shut.
@@ -32,21 +33,22 @@ pub(in crate::sandbox) struct Ends {
 }
 
 impl Ends {
-    /// Opens both. There is a path only inside.
-    pub(in crate::sandbox) fn open() -> rustix::io::Result<Self> {
+    /// Opens both. The path is one that leads there inside.
+    pub(in crate::sandbox) fn open(path: &Path) -> rustix::io::Result<Self> {
         // In this order: without a reader, Linux refuses a writer that does not wait.
-        let read = open_end(OFlags::RDONLY | OFlags::NONBLOCK)?;
-        Ok(Self { read, write: Some(open_end(OFlags::WRONLY | OFlags::NONBLOCK)?) })
+        let read = open_end(path, OFlags::RDONLY | OFlags::NONBLOCK)?;
+        let write = open_end(path, OFlags::WRONLY | OFlags::NONBLOCK)?;
+        Ok(Self { path: path.to_owned(), read, write: Some(write) })
     }
 }
 
 /// The end that the program gets. The FIFO must have a writer.
-pub(in crate::sandbox) fn open_for_program() -> rustix::io::Result<OwnedFd> {
-    open_end(OFlags::RDONLY)
+pub(in crate::sandbox) fn open_for_program(path: &Path) -> rustix::io::Result<OwnedFd> {
+    open_end(path, OFlags::RDONLY)
 }
 
-fn open_end(flags: OFlags) -> rustix::io::Result<OwnedFd> {
-    open(policy::STDIN, flags | OFlags::CLOEXEC, Mode::empty())
+fn open_end(path: &Path, flags: OFlags) -> rustix::io::Result<OwnedFd> {
+    open(path, flags | OFlags::CLOEXEC, Mode::empty())
 }
 
 pub(super) struct Stdin {
@@ -110,7 +112,7 @@ impl Stdin {
         files.wait_for_arrivals();
         // Opened again at once, it would send readers that were woken but did not run yet back to sleep.
         processes.wait_for_sleepers(&std::mem::take(&mut self.sleepers));
-        self.ends.write = open_end(OFlags::WRONLY | OFlags::NONBLOCK).ok();
+        self.ends.write = open_end(&self.ends.path, OFlags::WRONLY | OFlags::NONBLOCK).ok();
         (answers, if self.ends.write.is_some() { Outcome::Delivered } else { Outcome::Void })
     }
 

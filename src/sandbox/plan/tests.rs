@@ -92,11 +92,17 @@ fn interesting(rules: &[(i32, Rule)], number: i32) -> Vec<u64> {
     values
 }
 
+const WHOLE: Terms = Terms { has_memory: true, is_reduced: false };
+const BARE: Terms = Terms { has_memory: false, is_reduced: false };
+const REDUCED: Terms = Terms { has_memory: false, is_reduced: true };
+
 #[test]
 fn filters_say_what_the_policy_says() {
     let mut compared = 0;
-    for (level, has_memory) in policy::ALL.into_iter().flat_map(|level| [(level, true), (level, false)]) {
-        let rules = rules(level, has_memory);
+    let levels = policy::ALL.into_iter().flat_map(|level| [(level, WHOLE), (level, BARE)]);
+    let relaxed = policy::level(SandboxMode::Relaxed, Kind::Interpreter);
+    for (level, terms) in levels.chain([(relaxed, REDUCED)]) {
+        let rules = rules(level, terms);
         let filter = compile(&rules).unwrap();
         let rules: Vec<(i32, Rule)> =
             rules.into_iter().map(|rule| (number(rule.call).unwrap().as_raw_syscall(), rule)).collect();
@@ -121,7 +127,7 @@ fn filters_say_what_the_policy_says() {
 
 #[test]
 fn other_architectures_are_killed() {
-    let filter = compile(&rules(policy::level(SandboxMode::Relaxed, Kind::Interpreter), true)).unwrap();
+    let filter = compile(&rules(policy::level(SandboxMode::Relaxed, Kind::Interpreter), WHOLE)).unwrap();
     for number in [0, 1, 20, 59, 102] {
         for architecture in [0x4000_0003, 0x4000_0028, 0xc000_0015, 0, u32::MAX] {
             assert_eq!(run(&filter, &Call { number, architecture, arguments: [0; 6] }), KILL);
@@ -136,9 +142,27 @@ fn other_architectures_are_killed() {
 }
 
 #[test]
+fn without_namespaces_no_socket_reaches_anybody() {
+    for level in policy::ALL {
+        let filter = compile(&rules(level, REDUCED)).unwrap();
+        let answer = |call: i64, arguments: [u64; 6]| {
+            run(&filter, &Call { number: call as u32, architecture: NATIVE, arguments })
+        };
+        for family in 0..64 {
+            assert_ne!(answer(libc::SYS_socket, [family, 1, 0, 0, 0, 0]), ALLOW, "{level:?} {family}");
+        }
+        let unix = libc::AF_UNIX as u64;
+        for (kind, may) in [(1, true), (1 | 0o2000000, true), (5, true), (2, false), (2 | 0o4000, false), (3, false)] {
+            assert_eq!(answer(libc::SYS_socketpair, [unix, kind, 0, 0, 0, 0]) == ALLOW, may, "{level:?} {kind}");
+        }
+        assert_ne!(answer(libc::SYS_inotify_init1, [0; 6]), ALLOW, "{level:?}");
+    }
+}
+
+#[test]
 fn every_refusal_is_reported_by_its_rule() {
     let level = policy::level(SandboxMode::Standard, Kind::Interpreter);
-    let rules = rules(level, true);
+    let rules = rules(level, WHOLE);
     let of = |call| rules.iter().filter(move |rule| rule.call == call).map(|rule| rule.answer);
     for (call, name) in [
         ("ptrace", names::TRACE),

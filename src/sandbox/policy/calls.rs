@@ -36,7 +36,6 @@ pub(in crate::sandbox) const ALLOWED: &[Group] = &[
                 truncate ftruncate truncate64 ftruncate64 chmod fchmod fchmodat fchmodat2 chown fchown lchown \
                 fchownat utime utimes utimensat futimesat umask fallocate",
     },
-    Group { why: "node's fs.watch", calls: "inotify_init inotify_init1 inotify_add_watch inotify_rm_watch" },
     Group {
         why: "memory",
         calls: "brk mmap mmap2 munmap mremap mprotect madvise msync mlock munlock mlock2 membarrier",
@@ -86,6 +85,10 @@ pub(in crate::sandbox) const ALLOWED: &[Group] = &[
 /// Allowed only where a memory cgroup counts it: no resource limit sees this memory.
 pub(in crate::sandbox) const SHARED_MEMORY: &[Group] =
     &[Group { why: "anonymous files: allocators, wasm, tests", calls: "memfd_create" }];
+
+/// Allowed only where the sandbox has a file tree of its own: Landlock does not judge what is watched.
+pub(in crate::sandbox) const WATCHING: &[Group] =
+    &[Group { why: "node's fs.watch", calls: "inotify_init inotify_init1 inotify_add_watch inotify_rm_watch" }];
 
 /// Beside `clone`, where there may be more processes.
 pub(in crate::sandbox) const FORK: Group = Group { why: "older names of clone", calls: "fork vfork" };

@@ -1,9 +1,11 @@
 //! Landlock and seccomp: what a process can take from itself for good.
 
 use std::{
+    ffi::CStr,
     fs::File,
     io::{self, ErrorKind},
     os::{
+        fd::{AsFd, OwnedFd},
         linux::net::SocketAddrExt,
         unix::net::{SocketAddr, UnixListener, UnixStream},
     },
@@ -15,15 +17,21 @@ use landlock::{
 };
 use libseccomp::{ScmpAction, ScmpFilterContext, ScmpSyscall, error::SeccompError};
 use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,
     process::{getpid, getppid, getpriority_process, test_kill_process},
+    thread::set_no_new_privs,
 };
 
 use super::{
-    super::sys::landlock_version,
+    super::{
+        PlanError, plan,
+        sys::{answer_notification, landlock_version, load_filter_with_listener, receive_notification},
+    },
     Layer,
-    names::{LANDLOCK, LANDLOCK_SCOPES, SECCOMP},
-    trial::{run, step},
+    names::{EXEC_ONCE, LANDLOCK, LANDLOCK_SCOPES, SECCOMP, SECCOMP_LISTENER},
+    sys,
+    trial::{Child, reap_quick, run, step},
 };
 
 /// The version of Landlock with scopes, of Linux 6.12.
@@ -36,7 +44,9 @@ pub(super) fn landlock() -> Vec<Layer> {
 }
 
 pub(super) fn seccomp() -> Vec<Layer> {
-    run(|child| child.tell(SECCOMP, denied_call()))
+    let mut found = run(|child| child.tell(SECCOMP, denied_call()));
+    found.extend(run(asked));
+    found
 }
 
 fn denied_open() -> Result<String, String> {
@@ -98,4 +108,60 @@ fn filter(call: &str, refusal: Errno) -> Result<(), SeccompError> {
     let mut filter = ScmpFilterContext::new(ScmpAction::Allow)?;
     filter.add_rule(ScmpAction::Errno(refusal.raw_os_error()), ScmpSyscall::from_name(call)?)?;
     filter.load()
+}
+
+/// A filter that asks: one call is refused by who listens, and of two executions the first one passes.
+fn asked(child: &Child) {
+    let asked = || -> Result<(), String> {
+        step("no_new_privs", set_no_new_privs(true))?;
+        let listener = step("seccomp with a listener", load_filter_with_listener(&step("seccomp", asking())?))?;
+        // The filter is the child's, too.
+        let (pid, _) = step("fork", sys::child(|| call_all(child)))?;
+        let answered = answer_all(&listener);
+        drop(listener);
+        reap_quick(pid);
+        answered
+    };
+    if let Err(reason) = asked() {
+        for name in [SECCOMP_LISTENER, EXEC_ONCE] {
+            child.tell(name, Err(reason.clone()));
+        }
+    }
+}
+
+fn asking() -> Result<Vec<libc::sock_filter>, PlanError> {
+    let mut filter = ScmpFilterContext::new(ScmpAction::Allow)?;
+    for call in ["getpriority", "execve"] {
+        filter.add_rule(ScmpAction::Notify, ScmpSyscall::from_name(call)?)?;
+    }
+    plan::export(&filter)
+}
+
+fn call_all(child: &Child) {
+    let refused = match getpriority_process(None) {
+        Err(Errno::XDEV) => Ok("a call was refused by who listens".to_owned()),
+        other => Err(format!("who listens refused a call, which gave {other:?}")),
+    };
+    child.tell(SECCOMP_LISTENER, refused);
+    let execute = || nix::unistd::execve::<&CStr, &CStr>(c"/nonexistent", &[], &[]).err().map(|it| it as i32);
+    let executed = match (execute(), execute()) {
+        (Some(libc::ENOENT), Some(libc::EACCES)) => Ok("the first execution passes, and no other".to_owned()),
+        other => Err(format!("of two executions only the first was to pass: {other:?}")),
+    };
+    child.tell(EXEC_ONCE, executed);
+}
+
+fn answer_all(listener: &OwnedFd) -> Result<(), String> {
+    const CONTINUE: u32 = 1;
+    for (error, flags) in [(-libc::EXDEV, 0), (0, CONTINUE), (-libc::EACCES, 0)] {
+        let patience = Timespec { tv_sec: 5, tv_nsec: 0 };
+        match step("poll", poll(&mut [PollFd::new(listener, PollFlags::IN)], Some(&patience)))? {
+            0 => return Err("who listens was not asked".to_owned()),
+            _ => {
+                let asked = step("hearing of a call", receive_notification(listener.as_fd()))?;
+                step("answering a call", answer_notification(listener.as_fd(), asked.id, error, flags))?;
+            }
+        }
+    }
+    Ok(())
 }

@@ -45,7 +45,7 @@ fn again() {
     assert_eq!(before, (descriptors(), footprint()), "something is left");
     let children = rustix::process::waitpid(None, rustix::process::WaitOptions::NOHANG);
     assert_eq!(children.err(), Some(rustix::io::Errno::CHILD), "a child is left");
-    assert!(took < std::time::Duration::from_secs(1), "{took:?}");
+    assert!(took < std::time::Duration::from_secs(10), "{took:?}");
     eprintln!("the probe took {took:?}");
     println!("\n{}", serde_json::to_string(&report).expect("serialisable"));
 }
@@ -142,7 +142,7 @@ fn report(inactive: &[&str]) -> Report {
 
 #[test]
 fn tiers_follow_from_the_layers() {
-    let namespaces = &names::WALLS[..9];
+    let namespaces = &names::WALLS[..10];
     let with = |more: &[&'static str]| report(&[namespaces, more].concat()).tier;
     assert_eq!(report(&[]).tier, Tier::A);
     assert_eq!(report(&[names::PROC_MOUNT, names::SESSION_UIDS]).tier, Tier::A, "a sandbox does without these");

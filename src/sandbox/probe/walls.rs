@@ -11,7 +11,8 @@ use std::{
 use rustix::{
     fs::{CWD, Gid, Mode, OFlags, Uid},
     mount::{
-        MountFlags, MountPropagationFlags, MoveMountFlags, UnmountFlags, mount, mount_change, move_mount, unmount,
+        MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags, mount, mount_change,
+        move_mount, open_tree, unmount,
     },
     process::{chdir, getegid, geteuid, pivot_root},
     thread::{CapabilitySet, UnshareFlags, capabilities, set_thread_groups, set_thread_res_gid, set_thread_res_uid},
@@ -82,9 +83,11 @@ fn outside(child: &Child, identity: Identity) {
     let workdir = workdir.and_then(|dirs| step("making it", dirs.create(1 << 20, 16, identity)));
     // The clone belongs to the sandbox, the original stays with the session.
     let clone = workdir.as_ref().map_err(String::clone).and_then(|it| step("cloning it", it.share()));
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+    let file = step("cloning a file", open_tree(CWD, FILE, flags));
     let before = namespace_links();
     let flags = NAMESPACES.iter().map(|(_, _, flag)| flag).fold(0, |all, flag| all | flag) & !libc::CLONE_NEWCGROUP;
-    let mut inner = match Trial::start_in(flags, |jail| inside(jail, identity, &before, clone)) {
+    let mut inner = match Trial::start_in(flags, |jail| inside(jail, identity, &before, clone, file)) {
         Ok(inner) => inner,
         Err(error) => return one_by_one(child, &error),
     };
@@ -93,7 +96,7 @@ fn outside(child: &Child, identity: Identity) {
         (Ok(()), Identity::Mapped { .. }) => {
             child.tell(SESSION_UIDS, Ok("two uids mapped for each session".to_owned()))
         }
-        (Ok(()), Identity::Single) => {}
+        (Ok(()), Identity::Single | Identity::Plain { .. }) => {}
         // Without a map nobody inside owns anything; the inner child sees the end of the pipe and ends.
         (Err(reason), _) => return refused(child, reason),
     }
@@ -115,7 +118,13 @@ fn workdirs() -> Result<Workdirs, String> {
 }
 
 /// What becomes of the sandbox's pid 1.
-fn inside(jail: &Child, identity: Identity, before: &[Option<String>], workdir: Result<OwnedFd, String>) {
+fn inside(
+    jail: &Child,
+    identity: Identity,
+    before: &[Option<String>],
+    workdir: Result<OwnedFd, String>,
+    file: Result<OwnedFd, String>,
+) {
     if !jail.wait() {
         return;
     }
@@ -135,11 +144,12 @@ fn inside(jail: &Child, identity: Identity, before: &[Option<String>], workdir: 
     match new_root() {
         Err(reason) => {
             let reason = hints::with(&reason);
-            for name in [PIVOT_ROOT, PROC_MOUNT, WORKING_DIRECTORY] {
+            for name in [PIVOT_ROOT, SMALL_ROOT, PROC_MOUNT, WORKING_DIRECTORY] {
                 jail.tell(name, Err(reason.clone()));
             }
         }
         Ok(()) => {
+            jail.tell(SMALL_ROOT, file.and_then(|file| show_file(&file)));
             jail.tell(PROC_MOUNT, mount_proc().map_err(|reason| hints::with(&reason)));
             if let Err(reason) = workdir.and_then(|workdir| show(&workdir)) {
                 jail.tell(WORKING_DIRECTORY, Err(reason));
@@ -170,7 +180,7 @@ fn write_maps(pid: i32, identity: Identity) -> Result<(), String> {
             write("uid_map", &map)?;
             write("gid_map", &map)
         }
-        Identity::Single => {
+        Identity::Single | Identity::Plain { .. } => {
             write("setgroups", "deny")?;
             write("uid_map", &format!("1000 {} 1", geteuid().as_raw()))?;
             write("gid_map", &format!("1000 {} 1", getegid().as_raw()))
@@ -214,6 +224,18 @@ fn mount_proc() -> Result<String, String> {
     }
 }
 
+/// A file of the host that is no directory, and that every host has.
+const FILE: &str = "/dev/null";
+
+fn show_file(file: &OwnedFd) -> Result<String, String> {
+    step("making a place for a file", fs::write("file", ""))?;
+    step("moving a file in", move_mount(file, c"", CWD, c"file", MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH))?;
+    match step("looking at it", fs::metadata("file"))?.is_file() {
+        true => Err("the file that was moved in is not there".to_owned()),
+        false => Ok("a file of the host is shown alone".to_owned()),
+    }
+}
+
 /// The sandbox's half: the session's tmpfs appears, and a file can be made in it.
 fn show(workdir: &OwnedFd) -> Result<(), String> {
     step("moving it in", move_mount(workdir, c"", CWD, c"workspace", MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH))?;
@@ -250,7 +272,7 @@ fn one_by_one(child: &Child, together: &io::Error) {
         child.tell(name, outcome);
     }
     let reason = format!("the namespaces were refused: {together}");
-    for name in [PIVOT_ROOT, WORKING_DIRECTORY, PROC_MOUNT] {
+    for name in [PIVOT_ROOT, SMALL_ROOT, WORKING_DIRECTORY, PROC_MOUNT] {
         child.tell(name, Err(reason.clone()));
     }
 }
@@ -259,16 +281,40 @@ fn refused(child: &Child, reason: &str) {
     let reason = hints::with(reason);
     child.tell(USER_NAMESPACE, Err(reason));
     let others = NAMESPACES.iter().map(|(name, _, _)| *name).filter(|name| *name != USER_NAMESPACE);
-    for name in others.chain([PIVOT_ROOT, WORKING_DIRECTORY, PROC_MOUNT]) {
+    for name in others.chain([PIVOT_ROOT, SMALL_ROOT, WORKING_DIRECTORY, PROC_MOUNT]) {
         child.tell(name, Err("needs the user namespace".to_owned()));
     }
 }
 
+/// What the supervisor needs of root where there are no namespaces: directories and processes of other users, and becoming
+/// one.
+const OF_ROOT: [(&str, CapabilitySet); 7] = [
+    ("CHOWN", CapabilitySet::CHOWN),
+    ("DAC_OVERRIDE", CapabilitySet::DAC_OVERRIDE),
+    ("FOWNER", CapabilitySet::FOWNER),
+    ("KILL", CapabilitySet::KILL),
+    ("SETGID", CapabilitySet::SETGID),
+    ("SETPCAP", CapabilitySet::SETPCAP),
+    ("SETUID", CapabilitySet::SETUID),
+];
+
 /// Where there is no user namespace, a uid of one's own still keeps sessions apart.
 fn plain_uid() -> Result<String, String> {
+    let effective = step("capget", capabilities(None))?.effective;
+    let missing = OF_ROOT.iter().filter(|(_, capability)| !effective.contains(*capability)).map(|(name, _)| *name);
+    let missing: Vec<&str> = missing.collect();
+    if !missing.is_empty() {
+        return Err(format!(
+            "without a user namespace it needs capabilities that are not there: {}",
+            missing.join(", ")
+        ));
+    }
     let (uid, gid) = (Uid::from_raw(PAYLOAD), Gid::from_raw(PAYLOAD));
     step("setgroups", set_thread_groups(&[]))?;
     step("setresgid", set_thread_res_gid(gid, gid, gid))?;
     step("setresuid", set_thread_res_uid(uid, uid, uid))?;
-    Ok("by setuid, without a user namespace".to_owned())
+    match set_thread_res_uid(Uid::ROOT, Uid::ROOT, Uid::ROOT) {
+        Err(_) => Ok("by setuid, without a user namespace".to_owned()),
+        Ok(()) => Err("setuid leaves a way back".to_owned()),
+    }
 }
