@@ -54,24 +54,22 @@ pub(super) struct Entry<'a> {
     pub(super) memory_is_counted: bool,
     /// A cgroup holds the number of processes to its limit.
     pub(super) processes_are_counted: bool,
-    pub(super) parts: &'a Parts<'a>,
     pub(super) wires: &'a Theirs,
-    /// The number of the supervisor's end of `sync`, of which a child has a copy.
-    pub(super) supervisors_sync: RawFd,
 }
 
 /// Clones the caller into new namespaces; the copy waits for a packet on its `sync` socket. Returns pid and pidfd.
-pub(super) fn start(entry: &Entry<'_>) -> io::Result<(i32, OwnedFd)> {
+/// `supervisors_sync` is the number of the supervisor's end of that socket, of which the copy has one, too.
+pub(super) fn start(entry: &Entry<'_>, parts: &Parts<'_>, supervisors_sync: RawFd) -> io::Result<(i32, OwnedFd)> {
     // SAFETY: `spawn` has asked Linux that this process has one thread, and `stay` never returns.
     match unsafe { sys::clone_process(NAMESPACES) }? {
         Forked::Parent { pid, pidfd } => Ok((pid, pidfd)),
-        Forked::Child => stay(entry, become_init),
+        Forked::Child => stay(entry, |entry| become_init(entry, parts, supervisors_sync)),
     }
 }
 
 /// Runs a part in a copy of this process, reports how it failed, and ends the copy. A panic must not unwind into code
 /// that would go on as a second supervisor.
-fn stay(entry: &Entry<'_>, part: impl FnOnce(&Entry<'_>) -> Result<Infallible, Failure>) -> ! {
+pub(super) fn stay(entry: &Entry<'_>, part: impl FnOnce(&Entry<'_>) -> Result<Infallible, Failure>) -> ! {
     let failure = match catch_unwind(AssertUnwindSafe(|| part(entry))) {
         Ok(Ok(never)) => match never {},
         Ok(Err(failure)) => failure,
@@ -82,28 +80,37 @@ fn stay(entry: &Entry<'_>, part: impl FnOnce(&Entry<'_>) -> Result<Infallible, F
     sys::exit_now(1)
 }
 
-fn become_init(entry: &Entry<'_>) -> Result<Infallible, Failure> {
+fn become_init(entry: &Entry<'_>, parts: &Parts<'_>, supervisors_sync: RawFd) -> Result<Infallible, Failure> {
     umask(Mode::from_raw_mode(0o022));
-    forget_supervisors_end(entry.supervisors_sync).at(Step::Start)?;
+    forget_supervisors_end(supervisors_sync).at(Step::Start)?;
     wait_for_go(&entry.wires.sync).at(Step::Start)?;
     take_identity(entry.request.identity, INIT_ID).at(Step::InitIdentity)?;
     die_with_supervisor(&entry.wires.sync).at(Step::DeathSignal)?;
-    let inside = entry.parts.enter()?;
+    let inside = parts.enter()?;
     if !inside.has_proc {
         send(&entry.wires.sync, &[note::NO_PROC], SendFlags::NOSIGNAL).at(Step::Start)?;
     }
-    sys::unshare(UnshareFlags::NEWCGROUP).at(Step::CgroupNamespace)?;
     nix::unistd::sethostname("sandbox").at(Step::Hostname)?;
-    sys::set_domain_name("(none)").at(Step::Hostname)?;
     if entry.policy.network == Network::Loopback {
         sys::raise_loopback().at(Step::Loopback)?;
     }
-    if let Some(proc) = &inside.proc {
+    lock_and_serve(entry, parts.workdir(), inside.proc)
+}
+
+/// Locks init, starts the program and serves as init for good. `proc` is a complete `/proc`.
+pub(super) fn lock_and_serve(
+    entry: &Entry<'_>,
+    workdir: BorrowedFd<'_>,
+    proc: Option<OwnedFd>,
+) -> Result<Infallible, Failure> {
+    sys::unshare(UnshareFlags::NEWCGROUP).at(Step::CgroupNamespace)?;
+    sys::set_domain_name("(none)").at(Step::Hostname)?;
+    if let Some(proc) = &proc {
         // One wall of several, and a host may hide this file: best effort.
         let _ = forbid_user_namespaces(proc);
     }
     lock_capabilities().at(Step::Capabilities)?;
-    let (held, theirs) = make_ends(entry, inside.proc).at(Step::Stdio)?;
+    let (held, theirs) = make_ends(entry, workdir, proc).at(Step::Stdio)?;
     // SAFETY: this process has one thread, being itself the child of a clone, and `stay` never returns.
     let leader = match unsafe { sys::clone_process(0) }.at(Step::Fork)? {
         Forked::Child => stay(entry, |entry| payload::run(entry, &theirs)),
@@ -113,12 +120,12 @@ fn become_init(entry: &Entry<'_>) -> Result<Infallible, Failure> {
 }
 
 /// While a child holds it, too, the death of the supervisor does not close it, and the child would wait for ever.
-fn forget_supervisors_end(sync: RawFd) -> io::Result<()> {
+pub(super) fn forget_supervisors_end(sync: RawFd) -> io::Result<()> {
     // SAFETY: its owner is one of those that this copy of the supervisor was copied with, which it neither uses nor drops.
     unsafe { sys::close_range(sync, sync) }
 }
 
-fn wait_for_go(sync: &OwnedFd) -> io::Result<()> {
+pub(super) fn wait_for_go(sync: &OwnedFd) -> io::Result<()> {
     let mut go = [0; 1];
     let (length, _) = recv(sync, &mut go, RecvFlags::empty())?;
     if length == 1 { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::EPIPE)) }
@@ -133,7 +140,7 @@ pub(super) struct Ends {
 }
 
 /// Makes these pipes, and all that init is to hold of them and beside them.
-fn make_ends(entry: &Entry<'_>, proc: Option<OwnedFd>) -> io::Result<(Held, Ends)> {
+fn make_ends(entry: &Entry<'_>, workdir: BorrowedFd<'_>, proc: Option<OwnedFd>) -> io::Result<(Held, Ends)> {
     let (their_bell, bell) = match entry.request.interrupt {
         Interrupt::Program | Interrupt::Group => (None, None),
         Interrupt::Byte => {
@@ -143,7 +150,7 @@ fn make_ends(entry: &Entry<'_>, proc: Option<OwnedFd>) -> io::Result<(Held, Ends
         }
     };
     let socket = entry.wires.init.try_clone()?;
-    let workdir = entry.parts.workdir().try_clone_to_owned()?;
+    let workdir = workdir.try_clone_to_owned()?;
     let held = Held { socket, workdir, stdin: stdin::Ends::open()?, proc, bell };
     Ok((held, Ends { stdin: stdin::open_for_program()?, bell: their_bell }))
 }
@@ -161,7 +168,7 @@ pub(super) fn take_identity(identity: Identity, id: u32) -> io::Result<()> {
 
 /// A change of the uid clears the death signal, so this comes after it. A supervisor that died before leaves only its
 /// closed socket to be seen: in here the parent's pid is 0 either way.
-fn die_with_supervisor(sync: &OwnedFd) -> io::Result<()> {
+pub(super) fn die_with_supervisor(sync: &OwnedFd) -> io::Result<()> {
     set_parent_process_death_signal(Some(Signal::KILL))?;
     let mut closed = [PollFd::new(sync, PollFlags::IN)];
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };

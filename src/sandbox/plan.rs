@@ -15,6 +15,7 @@ use repltool_protocol::rest::SandboxMode;
 use super::cgroup::Host;
 use super::library::Library;
 use super::notify::Reported;
+use super::oci::Runtime;
 use super::policy::{self, Answer, Exec, Network, When, names};
 use super::{Kind, sys};
 
@@ -26,6 +27,8 @@ pub struct Plan {
     pub(super) system: Vec<System>,
     pub(super) library: Library,
     levels: Vec<Level>,
+    /// The levels whose sandboxes are containers.
+    containers: Vec<(SandboxMode, Runtime)>,
 }
 
 /// Why no plan could be made.
@@ -84,7 +87,17 @@ impl Plan {
         let has_memory = host.has_memory();
         let levels =
             policy::ALL.into_iter().map(|level| Level::compile(level, has_memory)).collect::<Result<_, _>>()?;
-        Ok(Self { landlock, system: system_of_host(), library: Library::default(), levels, host })
+        Ok(Self { landlock, system: system_of_host(), library: Library::default(), levels, containers: Vec::new(), host })
+    }
+
+    /// Has the sandboxes of a mode made by a container runtime from now on.
+    pub fn contain(&mut self, mode: SandboxMode, runtime: Runtime) {
+        self.containers.push((mode, runtime));
+    }
+
+    /// What makes the containers of a mode, if its sandboxes are some.
+    pub(super) fn runtime(&self, mode: SandboxMode) -> Option<&Runtime> {
+        self.containers.iter().find(|(contained, _)| *contained == mode).map(|(_, runtime)| runtime)
     }
 
     /// Whether memory of a sandbox is held to its limit as a whole. If not, it is each process by itself.

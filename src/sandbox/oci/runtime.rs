@@ -1,0 +1,114 @@
+//! A container runtime of this host: where it is, what it is told beside the common commands, and what our init needs to
+//! run in its containers.
+
+use std::ffi::{CStr, CString, OsStr};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use crate::sandbox::error::SpawnError;
+use crate::sandbox::plan::Plan;
+use crate::sandbox::root::Parts;
+
+/// Init, inside, with the libraries that it is started with: a level may show none of them.
+const INIT: &str = "/run/repltool/init";
+const LIBRARIES: &str = "/run/repltool/lib";
+
+/// A program that makes containers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Runtime {
+    path: PathBuf,
+}
+
+/// Why there is no runtime.
+#[derive(Debug, thiserror::Error)]
+pub enum RuntimeError {
+    /// It is not installed.
+    #[error("{name} is not in PATH; install it (Debian: apt-get install {package}), or give its absolute path")]
+    NotFound {
+        /// What was looked for.
+        name: String,
+        /// The package that most likely has it.
+        package: String,
+    },
+    /// The path leads to nothing that can be executed.
+    #[error("{} is no program that can be executed", .0.display())]
+    NotExecutable(PathBuf),
+}
+
+impl Runtime {
+    /// Finds a runtime by its absolute path or, in the directories of `path`, by its name.
+    ///
+    /// # Errors
+    /// [`RuntimeError`]
+    pub fn find(name: &str, path: &OsStr) -> Result<Self, RuntimeError> {
+        let found = |candidate: &PathBuf| {
+            let metadata = candidate.metadata();
+            metadata.is_ok_and(|it| it.is_file() && it.permissions().mode() & 0o111 != 0)
+        };
+        if name.starts_with('/') {
+            let path = PathBuf::from(name);
+            return if found(&path) { Ok(Self { path }) } else { Err(RuntimeError::NotExecutable(path)) };
+        }
+        let mut candidates = std::env::split_paths(path).filter(|it| it.is_absolute()).map(|it| it.join(name));
+        candidates.find(found).map(|path| Self { path }).ok_or_else(|| RuntimeError::NotFound {
+            name: name.to_owned(),
+            package: name.trim_end_matches("-runtime").to_owned(),
+        })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What it is told before every command: to leave cgroups alone, which are ours.
+    pub(super) fn flags(&self) -> &'static [&'static CStr] {
+        let name = self.path.file_name().map(OsStr::as_bytes).unwrap_or_default();
+        match name {
+            _ if name.starts_with(b"crun") => &[c"--cgroup-manager=disabled"],
+            _ if name.starts_with(b"runc") => &[c"--rootless=true"],
+            _ if name.starts_with(b"runsc") => &[c"--ignore-cgroups", c"--network=none"],
+            _ => &[],
+        }
+    }
+
+    /// Adds our init to a root. Returns how it is started there.
+    pub(super) fn show_init(&self, plan: &Plan, parts: &mut Parts<'_>) -> Result<Vec<String>, SpawnError> {
+        let own = Path::new("/proc/self/exe");
+        let path = std::fs::read_link(own).map_err(|source| SpawnError::Tree { path: own.to_owned(), source })?;
+        parts.show(own, Path::new(INIT))?;
+        let mut loader = Vec::new();
+        for (target, source) in plan.library.own(&path, &[])?.iter().filter(|(target, _)| **target != path) {
+            let Some(name) = target.file_name() else { continue };
+            let inside = Path::new(LIBRARIES).join(name);
+            parts.show(source, &inside)?;
+            if name.as_bytes().starts_with(b"ld-") {
+                let inside = inside.to_string_lossy().into_owned();
+                loader = vec![inside, "--library-path".to_owned(), LIBRARIES.to_owned()];
+            }
+        }
+        loader.extend([INIT.to_owned(), super::inside::COMMAND.to_owned()]);
+        Ok(loader)
+    }
+
+    pub(super) fn c_path(&self) -> CString {
+        CString::new(self.path.as_os_str().as_bytes()).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_runtime_is_found_by_name_or_path() {
+        let path = OsStr::new("relative:/nowhere:/usr/bin:/bin");
+        let found = Runtime::find("sh", path).expect("there is a shell");
+        assert!(found.path().is_absolute());
+        assert_eq!(Runtime::find("/bin/sh", OsStr::new("")).expect("by path").path(), Path::new("/bin/sh"));
+        let told = Runtime::find("kata-runtime", OsStr::new("/nowhere")).expect_err("not there").to_string();
+        assert!(told.contains("kata-runtime is not in PATH") && told.contains("apt-get install kata"), "{told}");
+        assert!(matches!(Runtime::find("/etc/passwd", path), Err(RuntimeError::NotExecutable(_))));
+    }
+}
