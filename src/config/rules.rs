@@ -32,14 +32,13 @@ pub(super) enum Fixed {
     Unset,
     /// `false`.
     Off,
-    /// This word.
-    Word(&'static str),
 }
 
 const DAY: i64 = 86_400;
 const NO_TLS: &str =
     "this version speaks no TLS; put a proxy in front that does, and its host name into edge.allowed_hosts";
 
+const BACKEND: Rule = Rule::Word(&["native", "oci"]);
 const POLICY: Rule = Rule::Word(&["refuse", "warn", "record"]);
 const MODULES: Rule = Rule::List(
     is_module,
@@ -79,7 +78,11 @@ pub(super) const RULES: &[(&str, Rule)] = &[
     ("store.total_mb", Rule::Count(1, 1_073_741_824)),
     ("store.keep_ended_s", Rule::Count(0, 3650 * DAY)),
     ("store.redis_url", Rule::Fixed(Fixed::Unset, "this version stores everything in data_dir, on one machine")),
-    ("sandbox.backend", Rule::Fixed(Fixed::Word("native"), "this version has no other walls; for stronger ones run the server in a virtual machine")),
+    ("sandbox.backend", BACKEND),
+    ("sandbox.oci_runtime", Rule::Text),
+    ("sandbox.strict.backend", BACKEND),
+    ("sandbox.standard.backend", BACKEND),
+    ("sandbox.relaxed.backend", BACKEND),
     ("sandbox.allow_reduced_isolation", Rule::Fixed(Fixed::Off, "this version never runs with less than every wall; `repltool doctor` says how to get the missing ones")),
     ("sandbox.levels", Rule::List(is_level, "a list of the levels \"strict\", \"standard\" and \"relaxed\"")),
     ("sandbox.strict.policy", POLICY),
@@ -177,7 +180,6 @@ impl Fixed {
         match self {
             Self::Unset => None,
             Self::Off => Some(false.into()),
-            Self::Word(word) => Some(word.into()),
         }
     }
 }

@@ -13,7 +13,7 @@ use super::problem::Fault;
 use super::respond::{self, Answer};
 use super::router::Call;
 use super::validate;
-use crate::config::Config;
+use crate::config::{Backend, Config};
 
 /// What was found on the host.
 #[derive(Debug)]
@@ -63,6 +63,10 @@ fn modes(config: &Config) -> Vec<ModeSupport> {
         name,
         scopes: scopes.into_iter().map(|scope| scope.name().to_owned()).collect(),
         max_processes: max_processes.into(),
+        backend: match config.sandbox.backend(name) {
+            Backend::Native => "native".to_owned(),
+            Backend::Oci => config.sandbox.oci_runtime.rsplit('/').next().unwrap_or_default().to_owned(),
+        },
     };
     offered.into_iter().map(mode).collect()
 }

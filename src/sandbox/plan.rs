@@ -87,7 +87,14 @@ impl Plan {
         let has_memory = host.has_memory();
         let levels =
             policy::ALL.into_iter().map(|level| Level::compile(level, has_memory)).collect::<Result<_, _>>()?;
-        Ok(Self { landlock, system: system_of_host(), library: Library::default(), levels, containers: Vec::new(), host })
+        Ok(Self {
+            landlock,
+            system: system_of_host(),
+            library: Library::default(),
+            levels,
+            containers: Vec::new(),
+            host,
+        })
     }
 
     /// Has the sandboxes of a mode made by a container runtime from now on.

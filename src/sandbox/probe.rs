@@ -4,6 +4,7 @@
 //! and security modules let a call succeed that then gives nothing. The module only reports; whether a server may start
 //! with what was found is decided elsewhere.
 
+mod containers;
 mod groups;
 mod hints;
 mod locks;
@@ -11,6 +12,7 @@ mod sys;
 mod trial;
 mod walls;
 
+pub use containers::{container, containers};
 use serde::{Deserialize, Serialize};
 
 /// The names of the layers, in the order of a report.

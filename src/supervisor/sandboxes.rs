@@ -110,7 +110,8 @@ impl Sandboxes {
                 "this linux is older than 6.15: working directories are mounted in a namespace of the server's own"
             );
         }
-        let plan = Plan::compile()?;
+        let mut plan = Plan::compile()?;
+        parts.containers.iter().for_each(|(mode, runtime)| plan.contain(*mode, runtime.clone()));
         Ok(Self {
             _janitor: Janitor::start(&plan).map_err(|e| SupervisorError::Io("the start of the janitor", e))?,
             plan,

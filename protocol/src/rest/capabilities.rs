@@ -79,6 +79,8 @@ pub struct ModeSupport {
     pub scopes: Vec<String>,
     /// Processes and threads of one session.
     pub max_processes: u64,
+    /// What makes its sandboxes: `native` for the server itself, else the container runtime, for example `runc`.
+    pub backend: String,
 }
 
 /// The bounds of a number, and what it is if nobody says.

@@ -6,8 +6,8 @@ use std::io;
 use oci_spec::OciSpecError;
 use oci_spec::runtime::{
     Capabilities, Capability, Linux, LinuxBuilder, LinuxCapabilitiesBuilder, LinuxIdMapping, LinuxIdMappingBuilder,
-    LinuxNamespace, LinuxNamespaceBuilder, LinuxNamespaceType, Mount, MountBuilder, Process, ProcessBuilder, RootBuilder,
-    SpecBuilder, UserBuilder,
+    LinuxNamespace, LinuxNamespaceBuilder, LinuxNamespaceType, Mount, MountBuilder, Process, ProcessBuilder,
+    RootBuilder, SpecBuilder, UserBuilder,
 };
 
 use super::ROOT;
@@ -104,8 +104,10 @@ fn linux(identity: Identity) -> Result<Linux, OciSpecError> {
     let mapping = |inside: u32, outside: u32| {
         LinuxIdMappingBuilder::default().container_id(inside).host_id(outside).size(1_u32).build()
     };
-    let uids = ids.iter().map(|&(inside, (uid, _))| mapping(inside, uid)).collect::<Result<Vec<LinuxIdMapping>, _>>()?;
-    let gids = ids.iter().map(|&(inside, (_, gid))| mapping(inside, gid)).collect::<Result<Vec<LinuxIdMapping>, _>>()?;
+    let uids =
+        ids.iter().map(|&(inside, (uid, _))| mapping(inside, uid)).collect::<Result<Vec<LinuxIdMapping>, _>>()?;
+    let gids =
+        ids.iter().map(|&(inside, (_, gid))| mapping(inside, gid)).collect::<Result<Vec<LinuxIdMapping>, _>>()?;
     let mut linux = LinuxBuilder::default()
         .namespaces(namespaces.into_iter().collect::<Result<Vec<LinuxNamespace>, _>>()?)
         .uid_mappings(uids)

@@ -11,20 +11,22 @@ use std::path::Path;
 
 use rustix::fs::{CWD, MemfdFlags, Mode, memfd_create, mkdir, mkdirat};
 use rustix::io::Errno;
-use rustix::mount::{MountAttrFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, mount_change, move_mount, open_tree};
+use rustix::mount::{
+    MountAttrFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, mount_change, move_mount, open_tree,
+};
 use rustix::net::{SendFlags, send};
-use rustix::process::{DumpableBehavior, Pid, WaitOptions, set_dumpable_behavior, wait, waitpid};
+use rustix::process::{DumpableBehavior, WaitOptions, set_dumpable_behavior, wait, waitpid};
 use rustix::thread::{CapabilitySet, set_no_new_privs};
 
 use super::inside::{FIRST, Passed};
 use super::{BUNDLE, MAX_SAID, ROOT, Runtime, STAGE, STATE, note, read_whole};
+use crate::sandbox::Identity;
 use crate::sandbox::enter;
 use crate::sandbox::error::{At as _, Failure, Step};
 use crate::sandbox::root::{self, Parts};
 use crate::sandbox::spawn::Theirs;
 use crate::sandbox::sys::{self, Forked, mount_setattr};
 use crate::sandbox::workdir::{Tmpfs, tmpfs};
-use crate::sandbox::Identity;
 
 /// The one container of a keeper.
 const NAME: &CStr = c"sandbox";
