@@ -60,7 +60,7 @@ pub(super) fn spawn(plan: &Plan, runtime: &Runtime, request: &Request<'_>) -> Re
     let level = plan.level(request.mode, request.kind);
     let (ours, theirs) = spawn::wires(request.identity).map_err(SpawnError::Descriptors)?;
     let mut parts = Parts::prepare(plan, level.policy, request)?;
-    let arguments = runtime.show_init(plan, &mut parts)?;
+    let arguments = runtime.show_init(&mut parts)?;
     let memory_bytes = request.limits.memory_bytes.min(level.policy.max_memory_bytes);
     let limits = Limits { memory_bytes, ..request.limits };
     let group = spawn::create_group(&plan.host, request.name, limits)?;

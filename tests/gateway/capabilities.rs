@@ -57,7 +57,8 @@ async fn capabilities_have_the_shape_of_the_contract() {
             "scopes": [
               "tool:execute"
             ],
-            "max_processes": 33
+            "max_processes": 33,
+            "backend": "native"
           },
           {
             "name": "relaxed",
@@ -65,7 +66,8 @@ async fn capabilities_have_the_shape_of_the_contract() {
               "tool:execute",
               "sandbox:relaxed"
             ],
-            "max_processes": 44
+            "max_processes": 44,
+            "backend": "native"
           }
         ]
       },

@@ -179,7 +179,7 @@ impl Keeper<'_> {
         });
         match waitpid(Some(pid.at(Step::Fork)?), WaitOptions::empty()).at(Step::Fork)? {
             Some((_, status)) if status.exit_status() == Some(0) => Ok(()),
-            _ => Err(Trouble::Runtime(last_words(said, &self.runtime.path().to_string_lossy()))),
+            _ => Err(Trouble::Runtime(what_was_said(said, &self.runtime.path().to_string_lossy()))),
         }
     }
 }
@@ -236,10 +236,10 @@ fn execute(path: &CStr, argv: &[&CStr]) -> i32 {
     127
 }
 
-/// The end of what a runtime said.
-fn last_words(said: &OwnedFd, runtime: &str) -> Vec<u8> {
+/// What a runtime said, or the beginning of it.
+fn what_was_said(said: &OwnedFd, runtime: &str) -> Vec<u8> {
     let said = read_whole(said).unwrap_or_default();
     let text = said.trim_ascii();
     let room = MAX_SAID.saturating_sub(runtime.len() + 2);
-    [runtime.as_bytes(), b": ", &text[text.len().saturating_sub(room)..]].concat()
+    [runtime.as_bytes(), b": ", &text[..text.len().min(room)]].concat()
 }

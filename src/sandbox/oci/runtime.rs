@@ -1,23 +1,29 @@
 //! A container runtime of this host: where it is, what it is told beside the common commands, and what our init needs to
 //! run in its containers.
 
+use std::cell::OnceCell;
 use std::ffi::{CStr, CString, OsStr};
+use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
+use lddtree::DependencyAnalyzer;
+
 use crate::sandbox::error::SpawnError;
-use crate::sandbox::plan::Plan;
 use crate::sandbox::root::Parts;
 
 /// Init, inside, with the libraries that it is started with: a level may show none of them.
 const INIT: &str = "/run/repltool/init";
 const LIBRARIES: &str = "/run/repltool/lib";
+/// This program, on the host.
+const SELF: &str = "/proc/self/exe";
 
 /// A program that makes containers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Runtime {
     path: PathBuf,
+    libraries: OnceCell<Vec<PathBuf>>,
 }
 
 /// Why there is no runtime.
@@ -48,13 +54,17 @@ impl Runtime {
         };
         if name.starts_with('/') {
             let path = PathBuf::from(name);
-            return if found(&path) { Ok(Self { path }) } else { Err(RuntimeError::NotExecutable(path)) };
+            return if found(&path) { Ok(Self::at(path)) } else { Err(RuntimeError::NotExecutable(path)) };
         }
         let mut candidates = std::env::split_paths(path).filter(|it| it.is_absolute()).map(|it| it.join(name));
-        candidates.find(found).map(|path| Self { path }).ok_or_else(|| RuntimeError::NotFound {
+        candidates.find(found).map(Self::at).ok_or_else(|| RuntimeError::NotFound {
             name: name.to_owned(),
             package: name.trim_end_matches("-runtime").to_owned(),
         })
+    }
+
+    fn at(path: PathBuf) -> Self {
+        Self { path, libraries: OnceCell::new() }
     }
 
     /// Where it is.
@@ -74,22 +84,34 @@ impl Runtime {
     }
 
     /// Adds our init to a root. Returns how it is started there.
-    pub(super) fn show_init(&self, plan: &Plan, parts: &mut Parts<'_>) -> Result<Vec<String>, SpawnError> {
-        let own = Path::new("/proc/self/exe");
-        let path = std::fs::read_link(own).map_err(|source| SpawnError::Tree { path: own.to_owned(), source })?;
-        parts.show(own, Path::new(INIT))?;
-        let mut loader = Vec::new();
-        for (target, source) in plan.library.own(&path, &[])?.iter().filter(|(target, _)| **target != path) {
-            let Some(name) = target.file_name() else { continue };
-            let inside = Path::new(LIBRARIES).join(name);
-            parts.show(source, &inside)?;
-            if name.as_bytes().starts_with(b"ld-") {
-                let inside = inside.to_string_lossy().into_owned();
-                loader = vec![inside, "--library-path".to_owned(), LIBRARIES.to_owned()];
+    pub(super) fn show_init(&self, parts: &mut Parts<'_>) -> Result<Vec<String>, SpawnError> {
+        parts.show(Path::new(SELF), Path::new(INIT))?;
+        let mut arguments = Vec::new();
+        for path in self.libraries()? {
+            let inside = Path::new(LIBRARIES).join(path.file_name().unwrap_or_default());
+            parts.show(path, &inside)?;
+            // The first one is the loader.
+            if arguments.is_empty() {
+                arguments = vec![inside.to_string_lossy().into_owned(), "--library-path".into(), LIBRARIES.into()];
             }
         }
-        loader.extend([INIT.to_owned(), super::inside::COMMAND.to_owned()]);
-        Ok(loader)
+        arguments.extend([INIT.to_owned(), super::inside::COMMAND.to_owned()]);
+        Ok(arguments)
+    }
+
+    /// The dynamic loader of this program and the libraries that it loads; none for one that needs none. By the link in
+    /// `/proc`: the path that it leads to may be closed to this user.
+    fn libraries(&self) -> Result<&[PathBuf], SpawnError> {
+        if self.libraries.get().is_none() {
+            let failed = |error| SpawnError::Tree { path: SELF.into(), source: io::Error::other(error) };
+            let tree = DependencyAnalyzer::default().analyze(SELF).map_err(|error| failed(error.to_string()))?;
+            let loader: Vec<_> = tree.interpreter.iter().map(PathBuf::from).collect();
+            let name = loader.first().and_then(|path| path.file_name()).map(OsStr::to_os_string);
+            let found = tree.libraries.into_values().filter(lddtree::Library::found).map(|it| it.path);
+            let others = found.filter(|path| path.file_name() != name.as_deref());
+            let _ = self.libraries.set(loader.into_iter().chain(others).collect());
+        }
+        Ok(self.libraries.get().map_or(&[], Vec::as_slice))
     }
 
     pub(super) fn c_path(&self) -> CString {
