@@ -93,7 +93,7 @@ async fn files_of_a_container_outlive_its_interpreter() {
         let server = Server::start_with(As::Me, &contained(runtime)).await;
         let client = server.client();
         let id = python(&client, json!({})).await;
-        client.write_file(&id, "a.txt", "from outside".into()).await.expect("written");
+        client.write_file(&id, "a.txt", bytes::Bytes::from_static(b"from outside")).await.expect("written");
         assert_eq!(run(&client, &id, "print(open('a.txt').read())").await.output, "from outside\n");
         assert!(
             run(&client, &id, "open('/workspace/b.txt', 'w').write('from inside')\nopen('/tmp/c', 'w')").await.success

@@ -84,7 +84,7 @@ fn mounts(has_files: bool) -> Result<Vec<Mount>, OciSpecError> {
         let source = format!("{ROOT}{path}");
         MountBuilder::default().destination(path).typ("bind").source(source).options(options(with)).build()
     };
-    let mut mounts = vec![proc, bind("/dev", &["rbind", "ro", "nosuid", "noexec"])?];
+    let mut mounts = vec![proc, bind("/dev", &["rbind", "ro", "nosuid", "nodev", "noexec"])?];
     for (device, _) in policy::DEVICES {
         mounts.push(bind(device, &["bind", "ro", "nosuid", "noexec"])?);
     }

@@ -80,7 +80,9 @@ pub fn main() -> io::Error {
 fn prepare() -> io::Result<(Passed<OwnedFd>, Order)> {
     SigSet::all().thread_block()?;
     umask(Mode::from_raw_mode(0o022));
-    let passed = Passed::take()?;
+    let mut passed = Passed::take()?;
+    // Out of the way of what the program gets.
+    passed.sync = enter::high(passed.sync.as_fd())?;
     let order = Order::read(&passed.order)?;
     Ok((passed, order))
 }
