@@ -659,7 +659,11 @@ scopes: Array<string>,
 /**
  * Processes and threads of one session.
  */
-max_processes: number, };
+max_processes: number,
+/**
+ * What makes its sandboxes: `native` for the server itself, else the container runtime, for example `runc`.
+ */
+backend: string, };
 
 /**
  * Messages that belong to one socket and not to the log.

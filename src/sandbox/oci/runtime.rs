@@ -85,7 +85,10 @@ impl Runtime {
 
     /// Adds our init to a root. Returns how it is started there.
     pub(super) fn show_init(&self, parts: &mut Parts<'_>) -> Result<Vec<String>, SpawnError> {
-        parts.show(Path::new(SELF), Path::new(INIT))?;
+        // By its path, since the link leads into the mount namespace in which it was started; and by the link if the path
+        // leads to it no more, because a newer version was put there.
+        let path = std::fs::read_link(SELF).unwrap_or_else(|_| SELF.into());
+        parts.show(&path, Path::new(INIT)).or_else(|_| parts.show(Path::new(SELF), Path::new(INIT)))?;
         let mut arguments = Vec::new();
         for path in self.libraries()? {
             let inside = Path::new(LIBRARIES).join(path.file_name().unwrap_or_default());
