@@ -103,8 +103,8 @@ impl Runtime {
     }
 
     /// The dynamic loader of this program and the libraries that it loads; none for one that needs none. By the link in
-    /// `/proc`: the path that it leads to may be closed to this user.
-    fn libraries(&self) -> Result<&[PathBuf], SpawnError> {
+    /// `/proc`: the path that it leads to may be closed to this user. Found once, which takes a while.
+    pub(in crate::sandbox) fn libraries(&self) -> Result<&[PathBuf], SpawnError> {
         if self.libraries.get().is_none() {
             let failed = |error| SpawnError::Tree { path: SELF.into(), source: io::Error::other(error) };
             let tree = DependencyAnalyzer::default().analyze(SELF).map_err(|error| failed(error.to_string()))?;

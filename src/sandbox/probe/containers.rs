@@ -43,6 +43,10 @@ pub fn containers() -> Vec<Layer> {
 /// Has a runtime make a container. The layer has its path for a name. The process must have one thread.
 pub fn container(runtime: &Runtime) -> Layer {
     let name = runtime.path().to_string_lossy();
+    // Here and not in the child, so that nobody has to look again.
+    if let Err(error) = runtime.libraries() {
+        return layer(&name, Err(explain(&error)));
+    }
     let found = run(|child: &Child| child.tell(&name, outside(runtime)));
     found.into_iter().next_back().unwrap_or_else(|| layer(&name, Err("the trial did not end in time".to_owned())))
 }
