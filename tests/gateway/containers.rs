@@ -287,7 +287,7 @@ async fn a_runtime_that_is_missing_or_does_not_work_keeps_the_server_from_starti
 
 #[tokio::test]
 async fn doctor_tells_which_runtimes_make_containers_here() {
-    let output = Command::from(binary_as(As::Me)).args(["doctor", "--output", "json"]).output().expect("doctor runs");
+    let output = binary_as(As::Me).args(["doctor", "--output", "json"]).output().expect("doctor runs");
     let told: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
     let found = told["containers"].as_array().expect("a list");
     for runtime in RUNTIMES {
