@@ -37,6 +37,9 @@ if [ "${1:-}" = test ]; then
     need python3-numpy /usr/bin/python3 -c 'import numpy'
     need python3-pandas /usr/bin/python3 -c 'import pandas'
     need python3-matplotlib /usr/bin/python3 -c 'import matplotlib'
+    # Sandboxes can be containers.
+    need runc test -x /usr/sbin/runc
+    need crun test -x /usr/bin/crun
     # The README speaks WebSocket with it.
     need python3-websockets /usr/bin/python3 -c 'import websockets'
 fi

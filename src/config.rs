@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 pub use fault::ConfigError;
 pub use load::{Overrides, Reading, load, locate_data_dir, read};
-pub use sandbox::{Commands, Level, MaxProcesses, PolicyAction, RelaxedLevel, Sandbox, StandardLevel};
+pub use sandbox::{Backend, Commands, Level, MaxProcesses, PolicyAction, RelaxedLevel, Sandbox, StandardLevel};
 pub use settings::{Origin, Setting, Settings, masked};
 
 /// The effective configuration. Holds paths of secrets, never secrets.

@@ -4,11 +4,12 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 use repltool::cli::args::{Args, Command};
-use repltool::{cli, gateway, serve, telemetry};
+use repltool::{cli, gateway, sandbox, serve, telemetry};
 
 fn main() -> ExitCode {
     match Args::parse().command {
         Command::Gateway => gateway::run(),
+        Command::SandboxInit => exit_code(Err(sandbox::oci::main().into())),
         Command::Client(command) => cli::run(command),
         Command::Serve(flags) => exit_code(run_server(flags)),
         Command::Embedded(flags) => exit_code(serve::embedded::run(flags.language, flags.config.as_deref())),

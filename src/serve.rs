@@ -1,5 +1,6 @@
 //! `repltool serve`: from the command line to a running supervisor.
 
+mod backends;
 pub mod embedded;
 mod users;
 
@@ -62,6 +63,7 @@ fn run_for(config: Config, purpose: Purpose) -> anyhow::Result<()> {
     keys::prepare_data_dir(&config.data_dir)?;
     let _lock = lock(&config.data_dir)?;
     let programs = programs(&config, only)?;
+    let containers = backends::containers(&config.sandbox)?;
     raise_open_files(&config)?;
     let users = users(isolation.tier)?;
     let base_uid = users.as_ref().map(|users| users.base);
@@ -72,7 +74,7 @@ fn run_for(config: Config, purpose: Purpose) -> anyhow::Result<()> {
     let listener = TcpListener::bind(config.edge.listen)
         .with_context(|| format!("cannot listen on {}; choose another address with --listen", config.edge.listen))?;
     announce(&config, &listener)?;
-    let parts = Parts { programs, isolation, config, listener, key: signing_key, store, base_uid, leash };
+    let parts = Parts { programs, containers, isolation, config, listener, key: signing_key, store, base_uid, leash };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("no runtime")?;
     let data_dir = parts.config.data_dir.clone();
     let outcome = runtime.block_on(supervisor::run(parts));

@@ -33,6 +33,9 @@ pub enum Command {
     /// The server's network side; started by `serve`
     #[command(hide = true)]
     Gateway,
+    /// The first process of a container; started by a container runtime
+    #[command(hide = true)]
+    SandboxInit,
     /// The server of one command, started by that command
     #[command(hide = true)]
     Embedded(Embedded),

@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::{Output, table};
-use crate::sandbox::probe::{Layer, Report, Tier, names, probe, remedy};
+use crate::sandbox::probe::{Layer, Report, Tier, containers, names, probe, remedy};
 
 /// Probes the host and prints the report on standard output. The code is success in tiers A and B, in which sandboxes
 /// are complete, and failure otherwise, or if the report could not be written.
@@ -16,9 +16,11 @@ use crate::sandbox::probe::{Layer, Report, Tier, names, probe, remedy};
 /// Call it while the process has one thread; see [`probe`].
 pub fn run(output: Output) -> ExitCode {
     let report = probe();
+    let containers = containers();
+    let mut out = io::stdout().lock();
     let written = match output {
-        Output::Text => write_text(&report, &mut io::stdout().lock()),
-        Output::Json => write_json(&report, &mut io::stdout().lock()),
+        Output::Text => write_text(&report, &mut out).and_then(|()| write_containers(&containers, &mut out)),
+        Output::Json => write_json(&Found { report: &report, containers: &containers }, &mut out),
     };
     match (written, report.tier) {
         (Ok(()), Tier::A | Tier::B) => ExitCode::SUCCESS,
@@ -26,8 +28,24 @@ pub fn run(output: Output) -> ExitCode {
     }
 }
 
+#[derive(serde::Serialize)]
+struct Found<'a> {
+    #[serde(flatten)]
+    report: &'a Report,
+    /// Runtimes for `sandbox.backend = "oci"`.
+    containers: &'a [Layer],
+}
+
+fn write_containers(containers: &[Layer], out: &mut impl Write) -> io::Result<()> {
+    writeln!(out, "\nContainer runtimes, for levels with the backend \"oci\"")?;
+    for Layer { name, active, detail } in containers {
+        writeln!(out, "- {name}: {}{detail}", if *active { "works, " } else { "" })?;
+    }
+    Ok(())
+}
+
 /// `tier` and `layers` stand at the top level; more fields may come to stand beside them.
-fn write_json(report: &Report, out: &mut impl Write) -> io::Result<()> {
+fn write_json(report: &impl serde::Serialize, out: &mut impl Write) -> io::Result<()> {
     serde_json::to_writer_pretty(&mut *out, report)?;
     writeln!(out)
 }

@@ -98,10 +98,11 @@ impl Socket {
     pub async fn receive(&mut self) -> Result<Received, ClientError> {
         loop {
             match self.wire.next().await {
-                Some(Ok(Message::Text(text))) => match decode(&text)? {
-                    Some(frame) => return Ok(Received::Frame(frame)),
-                    None => {}
-                },
+                Some(Ok(Message::Text(text))) => {
+                    if let Some(frame) = decode(&text)? {
+                        return Ok(Received::Frame(frame));
+                    }
+                }
                 Some(Ok(Message::Close(frame))) => return Ok(Received::Closed(closed(frame))),
                 Some(Ok(Message::Binary(_) | Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => {}
                 Some(Err(error)) => {

@@ -169,7 +169,7 @@ impl Layers {
     fn merge(&self) -> Result<Config, ConfigError> {
         // Deserialising takes the defaults of what is not there, but for the data directory.
         let mut merged = Table::from_iter([("data_dir".to_owned(), Value::from(""))]);
-        let offered = |key: &str| rule(key).is_some_and(|(_, rule)| !matches!(rule, Rule::Fixed(..)));
+        let offered = |key: &str| rule(key).is_some_and(|(_, rule)| !matches!(rule, Rule::Absent(_)));
         for (key, value) in self.values.iter().filter(|(key, _)| offered(key)) {
             insert(&mut merged, key, value.clone());
         }

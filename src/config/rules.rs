@@ -20,24 +20,16 @@ pub(super) enum Rule {
     Address,
     /// A list of texts that pass a check.
     List(fn(&str) -> bool, &'static str),
-    /// What this version does not have: the one value that may stand there, and what to do instead of any other.
-    /// Safety may rest on such a key, so it is refused rather than ignored.
-    Fixed(Fixed, &'static str),
-}
-
-/// The one value of a key whose function this version does not have.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Fixed {
-    /// None: the key may not stand anywhere.
-    Unset,
-    /// This word.
-    Word(&'static str),
+    /// What this version does not have: the key may not stand anywhere, and this is what to do instead. Safety may rest on
+    /// such a key, so it is refused rather than ignored.
+    Absent(&'static str),
 }
 
 const DAY: i64 = 86_400;
 const NO_TLS: &str =
     "this version speaks no TLS; put a proxy in front that does, and its host name into edge.allowed_hosts";
 
+const BACKEND: Rule = Rule::Word(&["native", "oci"]);
 const POLICY: Rule = Rule::Word(&["refuse", "warn", "record"]);
 const MODULES: Rule = Rule::List(
     is_module,
@@ -54,8 +46,8 @@ pub(super) const RULES: &[(&str, Rule)] = &[
     ("sessions.idle_timeout_s", Rule::Count(1, 30 * DAY)),
     ("sessions.idle_after_s", Rule::Count(1, 30 * DAY)),
     ("edge.listen", Rule::Address),
-    ("edge.tls_cert", Rule::Fixed(Fixed::Unset, NO_TLS)),
-    ("edge.tls_key", Rule::Fixed(Fixed::Unset, NO_TLS)),
+    ("edge.tls_cert", Rule::Absent(NO_TLS)),
+    ("edge.tls_key", Rule::Absent(NO_TLS)),
     ("edge.metrics_addr", Rule::Address),
     ("edge.allowed_hosts", Rule::List(is_host, "a list of host names such as \"repl.example\" or \"repl.example:8000\"")),
     ("edge.allowed_origins", Rule::List(is_origin, "a list of origins such as \"https://host:port\"")),
@@ -68,7 +60,7 @@ pub(super) const RULES: &[(&str, Rule)] = &[
     ("rate_limit.burst", Rule::Count(1, 1_000_000_000)),
     ("rate_limit.failed_logins_per_minute", Rule::Count(1, 1_000_000_000)),
     ("auth.key_file", Rule::Text),
-    ("auth.jwks_url", Rule::Fixed(Fixed::Unset, "this version fetches no keys; give it the secret that signs tokens by auth.key_file")),
+    ("auth.jwks_url", Rule::Absent("this version fetches no keys; give it the secret that signs tokens by auth.key_file")),
     ("auth.issuer", Rule::Text),
     ("auth.audience", Rule::Text),
     ("auth.algorithms", Rule::List(|name| name == "HS256", "a list of algorithms; this version offers \"HS256\"")),
@@ -76,8 +68,12 @@ pub(super) const RULES: &[(&str, Rule)] = &[
     ("store.session_mb", Rule::Count(1, 1_048_576)),
     ("store.total_mb", Rule::Count(1, 1_073_741_824)),
     ("store.keep_ended_s", Rule::Count(0, 3650 * DAY)),
-    ("store.redis_url", Rule::Fixed(Fixed::Unset, "this version stores everything in data_dir, on one machine")),
-    ("sandbox.backend", Rule::Fixed(Fixed::Word("native"), "this version has no other walls; for stronger ones run the server in a virtual machine")),
+    ("store.redis_url", Rule::Absent("this version stores everything in data_dir, on one machine")),
+    ("sandbox.backend", BACKEND),
+    ("sandbox.oci_runtime", Rule::Text),
+    ("sandbox.strict.backend", BACKEND),
+    ("sandbox.standard.backend", BACKEND),
+    ("sandbox.relaxed.backend", BACKEND),
     ("sandbox.allow_reduced_isolation", Rule::Switch),
     ("sandbox.levels", Rule::List(is_level, "a list of the levels \"strict\", \"standard\" and \"relaxed\"")),
     ("sandbox.strict.policy", POLICY),
@@ -134,10 +130,7 @@ impl Rule {
             Self::Word(words) => format!("one of {}", words.join(", ")),
             Self::Address => "an address with a port, such as 127.0.0.1:8000".to_owned(),
             Self::List(_, what) => what.to_owned(),
-            Self::Fixed(fixed, instead) => match fixed.value() {
-                Some(value) => format!("{value}: {instead}"),
-                None => format!("left out: {instead}"),
-            },
+            Self::Absent(instead) => format!("left out: {instead}"),
         }
     }
 
@@ -150,7 +143,6 @@ impl Rule {
             (Self::Word(words), Value::String(text)) => words.contains(&text.as_str()),
             (Self::Address, Value::String(text)) => text.parse::<SocketAddr>().is_ok(),
             (Self::List(check, _), Value::Array(items)) => items.iter().all(|item| item.as_str().is_some_and(check)),
-            (Self::Fixed(fixed, _), value) => fixed.value().as_ref() == Some(value),
             _ => false,
         }
     }
@@ -163,19 +155,9 @@ impl Rule {
             Self::Count(..) => text.parse().ok().map(Value::Integer),
             Self::List(..) if text.is_empty() => Some(Value::Array(Vec::new())),
             Self::List(..) => Some(Value::Array(text.split(',').map(|item| item.trim().into()).collect())),
-            Self::Text | Self::Word(_) | Self::Address | Self::Fixed(..) => None,
+            Self::Text | Self::Word(_) | Self::Address | Self::Absent(_) => None,
         };
         read.unwrap_or_else(|| text.into())
-    }
-}
-
-impl Fixed {
-    /// The value, or none if the key may not be there.
-    pub(super) fn value(self) -> Option<Value> {
-        match self {
-            Self::Unset => None,
-            Self::Word(word) => Some(word.into()),
-        }
     }
 }
 

@@ -11,6 +11,10 @@ pub struct Sandbox {
     pub allow_reduced_isolation: bool,
     /// The levels that clients may ask for. The supervisor makes sandboxes of no other.
     pub levels: Vec<SandboxMode>,
+    /// What makes the sandboxes of levels that say nothing else.
+    pub backend: Backend,
+    /// The container runtime of [`Backend::Oci`]: a name that is looked for in PATH, or an absolute path.
+    pub oci_runtime: String,
     /// MiB of a session's working directory, and of its `/tmp`.
     pub disk_mb: u64,
     /// Processes and threads of one session, by level.
@@ -30,6 +34,8 @@ impl Default for Sandbox {
         Self {
             allow_reduced_isolation: false,
             levels: vec![SandboxMode::Strict, SandboxMode::Standard, SandboxMode::Relaxed],
+            backend: Backend::Native,
+            oci_runtime: "runc".to_owned(),
             disk_mb: 64,
             max_processes: MaxProcesses::default(),
             violations_per_minute: 100,
@@ -41,6 +47,16 @@ impl Default for Sandbox {
 }
 
 impl Sandbox {
+    /// What makes the sandboxes of a level.
+    pub fn backend(&self, mode: SandboxMode) -> Backend {
+        let own = match mode {
+            SandboxMode::Strict => self.strict.backend,
+            SandboxMode::Standard => self.standard.backend,
+            SandboxMode::Relaxed => self.relaxed.backend,
+        };
+        own.unwrap_or(self.backend)
+    }
+
     /// What is done at a level about code that breaks its policy.
     pub fn policy(&self, mode: SandboxMode) -> PolicyAction {
         match mode {
@@ -71,6 +87,16 @@ impl Sandbox {
     }
 }
 
+/// What makes a sandbox.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Backend {
+    /// The server itself.
+    Native,
+    /// A container runtime.
+    Oci,
+}
+
 /// Processes and threads of one session, for each level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -93,6 +119,8 @@ impl Default for MaxProcesses {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Level {
+    /// What makes its sandboxes, if not what makes those of all levels.
+    pub backend: Option<Backend>,
     /// What is done about code that breaks the policy.
     pub policy: PolicyAction,
     /// What Python programs may import, see [`Sandbox::modules`].
@@ -103,7 +131,7 @@ pub struct Level {
 
 impl Default for Level {
     fn default() -> Self {
-        Self { policy: PolicyAction::Refuse, python_modules: built_in(), javascript_modules: built_in() }
+        Self { backend: None, policy: PolicyAction::Refuse, python_modules: built_in(), javascript_modules: built_in() }
     }
 }
 
@@ -111,6 +139,8 @@ impl Default for Level {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct StandardLevel {
+    /// What makes its sandboxes, if not what makes those of all levels.
+    pub backend: Option<Backend>,
     /// What is done about code that breaks the policy.
     pub policy: PolicyAction,
     /// What Python programs may import, see [`Sandbox::modules`].
@@ -123,8 +153,8 @@ pub struct StandardLevel {
 
 impl Default for StandardLevel {
     fn default() -> Self {
-        let Level { policy, python_modules, javascript_modules } = Level::default();
-        Self { policy, python_modules, javascript_modules, commands: Commands::Utilities }
+        let Level { backend, policy, python_modules, javascript_modules } = Level::default();
+        Self { backend, policy, python_modules, javascript_modules, commands: Commands::Utilities }
     }
 }
 
@@ -132,6 +162,8 @@ impl Default for StandardLevel {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RelaxedLevel {
+    /// What makes its sandboxes, if not what makes those of all levels.
+    pub backend: Option<Backend>,
     /// What is done about code that breaks the policy.
     pub policy: PolicyAction,
     /// What Python programs may import, see [`Sandbox::modules`].
@@ -142,8 +174,8 @@ pub struct RelaxedLevel {
 
 impl Default for RelaxedLevel {
     fn default() -> Self {
-        let Level { python_modules, javascript_modules, .. } = Level::default();
-        Self { policy: PolicyAction::Record, python_modules, javascript_modules }
+        let Level { backend, python_modules, javascript_modules, .. } = Level::default();
+        Self { backend, policy: PolicyAction::Record, python_modules, javascript_modules }
     }
 }
 

@@ -75,7 +75,7 @@ impl Settings {
         let values = Value::try_from(&self.config).unwrap_or(Value::Boolean(false));
         RULES.iter().map(move |(key, rule)| {
             let value = match rule {
-                Rule::Fixed(fixed, _) => fixed.value(),
+                Rule::Absent(_) => None,
                 _ => key.split('.').try_fold(&values, |table, name| table.get(name)).cloned(),
             };
             let origin = self.origins.get(key).cloned().unwrap_or(Origin::Default);

@@ -119,7 +119,7 @@ fn candidates(key: &str, rule: Rule, default: Option<&Value>) -> [Value; 3] {
             };
             [1, 2, 3].map(|times| Value::Array(vec![item.into(); times]))
         }
-        Rule::Fixed(..) => panic!("{key} has but one value"),
+        Rule::Absent(_) => panic!("{key} may not be there"),
     }
 }
 
@@ -135,7 +135,7 @@ fn every_key_has_a_rule_and_every_default_keeps_it() {
     assert_eq!(defaults, Config::with_data_dir("/home/ada/.local/state/repltool"));
     let mut found = Vec::new();
     leaves("", &serde_json::to_value(&defaults).unwrap(), &mut found);
-    let offered = RULES.iter().filter(|(_, rule)| !matches!(rule, Rule::Fixed(..))).count();
+    let offered = RULES.iter().filter(|(_, rule)| !matches!(rule, Rule::Absent(_))).count();
     assert_eq!(found.len(), offered);
     for (key, value) in found {
         let (_, rule) = rule(&key).unwrap_or_else(|| panic!("{key} has no rule"));
@@ -156,7 +156,7 @@ fn fixed_keys_have_their_fixed_defaults() {
 #[test]
 fn every_key_is_read_from_file_environment_and_flag_and_the_later_wins() {
     let defaults = defaults();
-    for (key, rule) in RULES.iter().filter(|(_, rule)| !matches!(rule, Rule::Fixed(..))) {
+    for (key, rule) in RULES.iter().filter(|(_, rule)| !matches!(rule, Rule::Absent(_))) {
         let default = value_of(&defaults, key);
         let [in_file, in_variable, in_flag] = candidates(key, *rule, default.as_ref());
         let file = format!("{key} = {in_file}\n");
@@ -181,10 +181,7 @@ fn every_key_is_read_from_file_environment_and_flag_and_the_later_wins() {
 #[test]
 fn what_this_version_does_not_have_is_refused_with_what_to_do_instead() {
     for (key, rule) in RULES {
-        let Rule::Fixed(fixed, instead) = rule else { continue };
-        if let Some(value) = fixed.value() {
-            layered(&format!("{key} = {value}\n"), &[(variable(key), as_text(&value))], Overrides::default());
-        }
+        let Rule::Absent(instead) = rule else { continue };
         for (file, variables) in [
             (format!("{key} = true\n"), vec![]),
             (format!("{key} = \"redis://ada:hunter2@host\"\n"), vec![]),
@@ -196,8 +193,8 @@ fn what_this_version_does_not_have_is_refused_with_what_to_do_instead() {
             assert!(!told.contains("hunter2"), "{told}");
         }
     }
-    let refused = ["edge.tls_cert", "auth.jwks_url", "sandbox.backend"];
-    assert!(refused.iter().all(|key| matches!(rule(key), Some((_, Rule::Fixed(..))))));
+    let refused = ["edge.tls_cert", "auth.jwks_url", "store.redis_url"];
+    assert!(refused.iter().all(|key| matches!(rule(key), Some((_, Rule::Absent(_))))));
 }
 
 #[test]

@@ -13,7 +13,7 @@ use super::problem::Fault;
 use super::respond::{self, Answer};
 use super::router::Call;
 use super::validate;
-use crate::config::{Config, Sandbox};
+use crate::config::{Backend, Config, Sandbox};
 
 /// What was found on the host.
 #[derive(Debug)]
@@ -66,6 +66,10 @@ pub(super) fn modes(sandbox: &Sandbox) -> Vec<ModeSupport> {
         scopes: scopes.into_iter().map(|scope| scope.name().to_owned()).collect(),
         max_processes: sandbox.max_processes(name).into(),
         max_memory_mb,
+        backend: match sandbox.backend(name) {
+            Backend::Native => "native".to_owned(),
+            Backend::Oci => sandbox.oci_runtime.rsplit('/').next().unwrap_or_default().to_owned(),
+        },
     };
     known.into_iter().filter(|(name, ..)| sandbox.levels.contains(name)).map(mode).collect()
 }

@@ -5,12 +5,10 @@
 #![allow(unsafe_code, reason = "forks and moves descriptors; the rest of our unsafe code is in sys.rs")]
 
 use std::convert::Infallible;
-use std::ffi::CString;
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
 
 use landlock::ABI;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -27,12 +25,10 @@ use rustix::thread::{
     set_thread_groups, set_thread_res_gid, set_thread_res_uid,
 };
 
-use super::error::{At, Failure, SpawnError, Step};
+use super::error::{At, Failure, Step};
 use super::init::{self, Held, stdin};
-use super::plan::Plan;
+use super::place::{Place, Root};
 use super::policy::{self, Network};
-use super::reduced::Ground;
-use super::root::Parts;
 use super::spawn::{Theirs, note};
 use super::sys::{self, Forked};
 use super::{Identity, Interrupt, Kind, Limits, Request, payload};
@@ -61,88 +57,27 @@ pub(super) struct Entry<'a> {
     pub(super) memory_is_counted: bool,
     /// A cgroup holds the number of processes to its limit.
     pub(super) processes_are_counted: bool,
-    pub(super) root: &'a Root<'a>,
+    pub(super) place: Place<'a>,
     pub(super) wires: &'a Theirs,
-    /// The number of the supervisor's end of `sync`, of which a child has a copy.
-    pub(super) supervisors_sync: RawFd,
-}
-
-/// The files of a sandbox.
-pub(super) enum Root<'a> {
-    /// A tree of its own.
-    Own(Parts<'a>),
-    /// Those of the host, as far as Landlock lets it.
-    Hosts(Ground),
-}
-
-impl<'a> Root<'a> {
-    /// What a level shows on this host. Runs in the supervisor.
-    pub(super) fn prepare(plan: &Plan, level: &policy::Level, request: &Request<'a>) -> Result<Self, SpawnError> {
-        match &plan.reduced {
-            None => Ok(Self::Own(Parts::prepare(plan, level, request)?)),
-            Some(drivers) => Ok(Self::Hosts(Ground::prepare(plan, drivers, level, request)?)),
-        }
-    }
-}
-
-impl Entry<'_> {
-    /// The root of the working directory; a path only.
-    fn workdir(&self) -> BorrowedFd<'_> {
-        match self.root {
-            Root::Own(parts) => parts.workdir(),
-            Root::Hosts(ground) => ground.workdir.as_fd(),
-        }
-    }
-
-    /// The program and its arguments.
-    pub(super) fn argv(&self) -> &[CString] {
-        match self.root {
-            Root::Own(_) => self.request.argv,
-            Root::Hosts(ground) => &ground.argv,
-        }
-    }
-
-    /// The working directory.
-    pub(super) fn workspace(&self) -> &Path {
-        match self.root {
-            Root::Own(_) => Path::new(policy::WORKSPACE),
-            Root::Hosts(ground) => &ground.workspace,
-        }
-    }
-
-    /// The network that the program gets: none but one of its own.
-    pub(super) fn network(&self) -> Network {
-        match self.root {
-            Root::Own(_) => self.policy.network,
-            Root::Hosts(_) => Network::None,
-        }
-    }
-
-    /// The FIFO that the program has as standard input.
-    fn stdin(&self) -> &Path {
-        match self.root {
-            Root::Own(_) => Path::new(policy::STDIN),
-            Root::Hosts(ground) => &ground.stdin,
-        }
-    }
 }
 
 /// Clones the caller into new namespaces; the copy waits for a packet on its `sync` socket. Returns pid and pidfd.
-pub(super) fn start(entry: &Entry<'_>) -> io::Result<(i32, OwnedFd)> {
-    let namespaces = match entry.root {
+/// `supervisors_sync` is the number of the supervisor's end of that socket, of which the copy has one, too.
+pub(super) fn start(entry: &Entry<'_>, root: &Root<'_>, supervisors_sync: RawFd) -> io::Result<(i32, OwnedFd)> {
+    let namespaces = match root {
         Root::Own(_) => NAMESPACES,
         Root::Hosts(_) => 0,
     };
     // SAFETY: `spawn` has asked Linux that this process has one thread, and `stay` never returns.
     match unsafe { sys::clone_process(namespaces) }? {
         Forked::Parent { pid, pidfd } => Ok((pid, pidfd)),
-        Forked::Child => stay(entry, become_init),
+        Forked::Child => stay(entry, |entry| become_init(entry, root, supervisors_sync)),
     }
 }
 
 /// Runs a part in a copy of this process, reports how it failed, and ends the copy. A panic must not unwind into code
 /// that would go on as a second supervisor.
-fn stay(entry: &Entry<'_>, part: impl FnOnce(&Entry<'_>) -> Result<Infallible, Failure>) -> ! {
+pub(super) fn stay(entry: &Entry<'_>, part: impl FnOnce(&Entry<'_>) -> Result<Infallible, Failure>) -> ! {
     let failure = match catch_unwind(AssertUnwindSafe(|| part(entry))) {
         Ok(Ok(never)) => match never {},
         Ok(Err(failure)) => failure,
@@ -153,11 +88,11 @@ fn stay(entry: &Entry<'_>, part: impl FnOnce(&Entry<'_>) -> Result<Infallible, F
     sys::exit_now(1)
 }
 
-fn become_init(entry: &Entry<'_>) -> Result<Infallible, Failure> {
+fn become_init(entry: &Entry<'_>, root: &Root<'_>, supervisors_sync: RawFd) -> Result<Infallible, Failure> {
     umask(Mode::from_raw_mode(0o022));
-    forget_supervisors_end(entry.supervisors_sync).at(Step::Start)?;
+    forget_supervisors_end(supervisors_sync).at(Step::Start)?;
     wait_for_go(&entry.wires.sync).at(Step::Start)?;
-    let parts = match entry.root {
+    let parts = match root {
         Root::Own(parts) => parts,
         Root::Hosts(_) => return become_plain_init(entry),
     };
@@ -167,19 +102,24 @@ fn become_init(entry: &Entry<'_>) -> Result<Infallible, Failure> {
     if !inside.has_proc {
         send(&entry.wires.sync, &[note::NO_PROC], SendFlags::NOSIGNAL).at(Step::Start)?;
     }
-    sys::unshare(UnshareFlags::NEWCGROUP).at(Step::CgroupNamespace)?;
     nix::unistd::sethostname("sandbox").at(Step::Hostname)?;
-    sys::set_domain_name("(none)").at(Step::Hostname)?;
     if entry.policy.network == Network::Loopback {
         sys::raise_loopback().at(Step::Loopback)?;
     }
-    if let Some(proc) = &inside.proc {
+    lock_and_serve(entry, inside.proc)
+}
+
+/// Locks init, starts the program and serves as init for good. `proc` is a complete `/proc`.
+pub(super) fn lock_and_serve(entry: &Entry<'_>, proc: Option<OwnedFd>) -> Result<Infallible, Failure> {
+    sys::unshare(UnshareFlags::NEWCGROUP).at(Step::CgroupNamespace)?;
+    sys::set_domain_name("(none)").at(Step::Hostname)?;
+    if let Some(proc) = &proc {
         // One wall of several, and a host may hide these files: best effort.
         let _ = forbid_user_namespaces(proc);
         let _ = limit_watchers(proc);
     }
     lock_capabilities().at(Step::Capabilities)?;
-    start_program(entry, inside.proc)
+    start_program(entry, proc)
 }
 
 /// Where there are no namespaces: what is left of the steps. Init is told to end, since nothing ends with it by itself.
@@ -206,12 +146,12 @@ fn start_program(entry: &Entry<'_>, proc: Option<OwnedFd>) -> Result<Infallible,
 }
 
 /// While a child holds it, too, the death of the supervisor does not close it, and the child would wait for ever.
-fn forget_supervisors_end(sync: RawFd) -> io::Result<()> {
+pub(super) fn forget_supervisors_end(sync: RawFd) -> io::Result<()> {
     // SAFETY: its owner is one of those that this copy of the supervisor was copied with, which it neither uses nor drops.
     unsafe { sys::close_range(sync, sync) }
 }
 
-fn wait_for_go(sync: &OwnedFd) -> io::Result<()> {
+pub(super) fn wait_for_go(sync: &OwnedFd) -> io::Result<()> {
     let mut go = [0; 1];
     let (length, _) = recv(sync, &mut go, RecvFlags::empty())?;
     if length == 1 { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::EPIPE)) }
@@ -238,13 +178,13 @@ fn make_ends(entry: &Entry<'_>, proc: Option<OwnedFd>) -> io::Result<(Held, Ends
         }
     };
     let socket = entry.wires.init.try_clone()?;
-    let workdir = entry.workdir().try_clone_to_owned()?;
-    let held = Held { socket, workdir, stdin: stdin::Ends::open(entry.stdin())?, proc, bell };
+    let workdir = entry.place.workdir.try_clone_to_owned()?;
+    let held = Held { socket, workdir, stdin: stdin::Ends::open(entry.place.stdin)?, proc, bell };
     let own_pipe = match entry.request.kind {
         Kind::Interpreter => None,
         Kind::Shell { .. } => Some(pipe_with(PipeFlags::CLOEXEC)?),
     };
-    Ok((held, Ends { stdin: stdin::open_for_program(entry.stdin())?, bell: their_bell, own_pipe }))
+    Ok((held, Ends { stdin: stdin::open_for_program(entry.place.stdin)?, bell: their_bell, own_pipe }))
 }
 
 /// Becomes one of the two inner ids, with no supplementary groups; nothing to do where there is one id only.
@@ -274,7 +214,7 @@ fn take_plain_identity(payload: u32, init: Option<u32>) -> io::Result<()> {
 
 /// A change of the uid clears the death signal, so this comes after it. A supervisor that died before leaves only its
 /// closed socket to be seen: in here the parent's pid is 0 either way.
-fn die_with_supervisor(sync: &OwnedFd, signal: Signal) -> io::Result<()> {
+pub(super) fn die_with_supervisor(sync: &OwnedFd, signal: Signal) -> io::Result<()> {
     set_parent_process_death_signal(Some(signal))?;
     let mut closed = [PollFd::new(sync, PollFlags::IN)];
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };

@@ -51,6 +51,9 @@ pub enum SpawnError {
     /// The sandbox died before the program ran, without saying why.
     #[error("the sandbox died while it was set up")]
     Died,
+    /// The container runtime failed, and said this.
+    #[error("the container runtime failed: {0}")]
+    Runtime(String),
     /// The program did not run in time.
     #[error("the sandbox was not ready in time")]
     Timeout,

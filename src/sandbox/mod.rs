@@ -33,7 +33,9 @@ pub mod init_link;
 pub mod janitor;
 mod library;
 pub mod notify;
+pub mod oci;
 mod payload;
+mod place;
 mod plan;
 mod policy;
 pub mod probe;
@@ -50,6 +52,7 @@ use std::time::Duration;
 
 use repltool_protocol::rest::SandboxMode;
 use rustix::process::{Signal, WaitId, WaitIdOptions, pidfd_send_signal, waitid};
+use serde::{Deserialize, Serialize};
 
 pub use error::{SpawnError, Step};
 pub use plan::{Plan, PlanError};
@@ -88,7 +91,7 @@ pub struct Request<'a> {
 }
 
 /// What kind of program is started: the levels give a shell other things than an interpreter.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Kind {
     /// Runs code of its own language, and needs no other program for that.
     Interpreter,
@@ -100,7 +103,7 @@ pub enum Kind {
 }
 
 /// How a program is interrupted, so that it keeps its state.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Interrupt {
     /// SIGINT to the program alone.
     Program,
@@ -114,7 +117,7 @@ pub enum Interrupt {
 pub type OwnFiles = Vec<(&'static str, std::borrow::Cow<'static, [u8]>)>;
 
 /// Host ids of a sandbox's processes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Identity {
     /// Two ids of its own, each used as uid and gid: needs a privileged caller. Inside they are 1000 and 0.
     Mapped {
@@ -145,7 +148,7 @@ impl Identity {
 }
 
 /// What the processes of a sandbox may use. Values above the caller's own hard limits are lowered to them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
     /// Memory of all processes together, tmpfs included, in bytes; without a memory cgroup, what `memory_rlimit` says of
     /// each process.
@@ -167,7 +170,7 @@ pub struct Limits {
 }
 
 /// Which memory of a process Linux holds to a limit where there is no memory cgroup.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MemoryRlimit {
     /// All that it maps.
     AddressSpace,

@@ -17,7 +17,7 @@ use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg}
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::CapabilitySet;
 
-use super::enter::{self, Ends, Entry, Root};
+use super::enter::{self, Ends, Entry};
 use super::error::{At, Failure, Step};
 use super::policy::{self, Access, Network};
 use super::spawn::note;
@@ -34,7 +34,7 @@ pub(super) fn run(entry: &Entry<'_>, ends: &Ends) -> Result<Infallible, Failure>
     // From here on, files are made and found with the program's own rights: the workspace may hold links of its making.
     enter_workspace(entry).at(Step::Cwd)?;
     restrict_paths(entry).map_err(|error| cause(&*error)).at(Step::Landlock)?;
-    let program = entry.argv().first().ok_or(Failure { step: Step::Exec, errno: libc::EINVAL })?;
+    let program = entry.place.argv.first().ok_or(Failure { step: Step::Exec, errno: libc::EINVAL })?;
     sys::default_signals();
     SigSet::empty().thread_set_mask().at(Step::Exec)?;
     let listener = sys::load_filter_with_listener(entry.filter).at(Step::Seccomp)?;
@@ -42,7 +42,7 @@ pub(super) fn run(entry: &Entry<'_>, ends: &Ends) -> Result<Infallible, Failure>
     drop(listener);
     // Not before: descriptors on their way in sockets count for all processes of a uid, and could hold up that one.
     limit(Resource::Nofile, entry.limits.open_files, entry.limits.open_files).at(Step::Rlimits)?;
-    nix::unistd::execve(program, entry.argv(), request.environment).at(Step::Exec)
+    nix::unistd::execve(program, entry.place.argv, request.environment).at(Step::Exec)
 }
 
 /// Gives the supervisor the descriptor on which Linux asks about this process from now on.
@@ -98,7 +98,7 @@ fn limit(resource: Resource, soft: u64, hard: u64) -> io::Result<()> {
 }
 
 fn enter_workspace(entry: &Entry<'_>) -> io::Result<()> {
-    let (cwd, workspace) = (entry.request.cwd, entry.workspace());
+    let (cwd, workspace) = (entry.request.cwd, entry.place.workspace);
     if !entry.policy.files {
         return std::env::set_current_dir("/");
     }
@@ -116,7 +116,7 @@ fn restrict_paths(entry: &Entry<'_>) -> Result<(), Box<dyn Error>> {
     let abi = entry.landlock;
     let mut rules =
         Ruleset::default().set_compatibility(CompatLevel::HardRequirement).handle_access(AccessFs::from_all(abi))?;
-    if abi >= ABI::V4 && entry.network() == Network::None {
+    if abi >= ABI::V4 && entry.place.network == Network::None {
         rules = rules.handle_access(AccessNet::from_all(abi))?;
     }
     if abi >= ABI::V6 {
@@ -135,8 +135,8 @@ fn restrict_paths(entry: &Entry<'_>) -> Result<(), Box<dyn Error>> {
 
 /// The paths of the policy, as they are inside.
 fn paths<'a>(entry: &'a Entry<'_>) -> Vec<(&'a Path, Access)> {
-    if let Root::Hosts(ground) = entry.root {
-        return ground.paths.iter().map(|(path, access)| (path.as_path(), *access)).collect();
+    if let Some(paths) = entry.place.paths {
+        return paths.iter().map(|(path, access)| (path.as_path(), *access)).collect();
     }
     let binds = entry.request.binds.iter().map(|path| (path.as_path(), Access::Run));
     let with_files = policy::PATHS_WITH_FILES.iter().filter(|_| entry.policy.files);

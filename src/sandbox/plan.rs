@@ -15,6 +15,7 @@ use repltool_protocol::rest::SandboxMode;
 use super::cgroup::Host;
 use super::library::Library;
 use super::notify::Reported;
+use super::oci::Runtime;
 use super::policy::{self, Answer, Exec, When, names};
 use super::reduced::Drivers;
 use super::{Kind, sys};
@@ -29,6 +30,8 @@ pub struct Plan {
     /// Where there are no namespaces.
     pub(super) reduced: Option<Drivers>,
     levels: Vec<Level>,
+    /// The levels whose sandboxes are containers.
+    containers: Vec<(SandboxMode, Runtime)>,
 }
 
 /// Why no plan could be made.
@@ -114,7 +117,25 @@ impl Plan {
         }
         let terms = Terms { has_memory: host.has_memory(), is_reduced: reduced.is_some() };
         let levels = policy::ALL.into_iter().map(|level| Level::compile(level, terms)).collect::<Result<_, _>>()?;
-        Ok(Self { landlock, system: system_of_host(), library: Library::default(), reduced, levels, host })
+        Ok(Self {
+            landlock,
+            system: system_of_host(),
+            library: Library::default(),
+            reduced,
+            levels,
+            containers: Vec::new(),
+            host,
+        })
+    }
+
+    /// Has the sandboxes of a mode made by a container runtime from now on.
+    pub fn contain(&mut self, mode: SandboxMode, runtime: Runtime) {
+        self.containers.push((mode, runtime));
+    }
+
+    /// What makes the containers of a mode, if its sandboxes are some.
+    pub(super) fn runtime(&self, mode: SandboxMode) -> Option<&Runtime> {
+        self.containers.iter().find(|(contained, _)| *contained == mode).map(|(_, runtime)| runtime)
     }
 
     /// Whether memory of a sandbox is held to its limit as a whole. If not, it is each process by itself.

@@ -4,6 +4,7 @@
 //! and security modules let a call succeed that then gives nothing. The module only reports; whether a server may start
 //! with what was found is decided elsewhere.
 
+mod containers;
 mod groups;
 mod hints;
 mod locks;
@@ -12,6 +13,7 @@ mod sys;
 mod trial;
 mod walls;
 
+pub use containers::{container, containers};
 pub use remedies::remedy;
 use serde::{Deserialize, Serialize};
 

@@ -29,6 +29,8 @@ use super::{Limits, Request};
 const QUIET: MountAttrFlags = MountAttrFlags::MOUNT_ATTR_NOSUID.union(MountAttrFlags::MOUNT_ATTR_NODEV);
 const INERT: MountAttrFlags = QUIET.union(MountAttrFlags::MOUNT_ATTR_NOEXEC);
 const READ_ONLY: MountAttrFlags = MountAttrFlags::MOUNT_ATTR_RDONLY;
+/// Of the `/proc` that a program sees.
+const PROC_OPTIONS: &[(&str, &str)] = &[("subset", "pid"), ("hidepid", "invisible")];
 
 /// Detached mounts and what else a root is made of.
 pub(super) struct Parts<'a> {
@@ -93,7 +95,19 @@ impl<'a> Parts<'a> {
     pub(super) fn enter(&self) -> Result<Inside, Failure> {
         let private = MountPropagationFlags::REC | MountPropagationFlags::PRIVATE;
         mount_change("/", private).at(Step::Propagation)?;
-        let root = self.mount_root().at(Step::RootMount)?;
+        // It exists everywhere, and is not needed by its path any more.
+        let root = self.build("/usr")?;
+        // Linux allows both only as long as the host's own `/proc` can be seen.
+        let has_proc = !self.has_files || mount_proc(&root).is_ok();
+        let proc = proc_mount(&[], INERT).ok();
+        change_root(&root).at(Step::PivotRoot)?;
+        close_to_writers(&root).at(Step::ReadOnlyRoot)?;
+        Ok(Inside { has_proc, proc })
+    }
+
+    /// Builds the root at a directory, still writable and without `/proc`.
+    pub(super) fn build(&self, at: &str) -> Result<OwnedFd, Failure> {
+        let root = self.mount_root(at).at(Step::RootMount)?;
         self.fill(&root).at(Step::RootFiles)?;
         self.attach(&root, &self.trees).at(Step::Binds)?;
         self.mount_dev(&root).at(Step::Devices)?;
@@ -101,12 +115,13 @@ impl<'a> Parts<'a> {
             self.mount_writable(&root).at(Step::Writable)?;
             attach_at(self.workdir.as_fd(), &root, policy::WORKSPACE).at(Step::Workdir)?;
         }
-        // Linux allows both only as long as the host's own `/proc` can be seen.
-        let has_proc = !self.has_files || mount_proc(&root).is_ok();
-        let proc = proc_mount(&[], INERT).ok();
-        change_root(&root).at(Step::PivotRoot)?;
-        mount_setattr(root.as_fd(), INERT | READ_ONLY, false).at(Step::ReadOnlyRoot)?;
-        Ok(Inside { has_proc, proc })
+        Ok(root)
+    }
+
+    /// Shows one more file or directory of the host.
+    pub(super) fn show(&mut self, source: &Path, target: &Path) -> Result<(), SpawnError> {
+        self.trees.push(Tree { target: target.to_owned(), ..clone_tree(source, QUIET | READ_ONLY)? });
+        Ok(())
     }
 
     /// The root of the working directory; a path only.
@@ -114,14 +129,13 @@ impl<'a> Parts<'a> {
         self.workdir.as_fd()
     }
 
-    /// The tmpfs has to be attached before anything can be attached to it. `/usr` exists everywhere, and is not needed
-    /// by its path any more.
-    fn mount_root(&self) -> io::Result<OwnedFd> {
+    /// The tmpfs has to be attached before anything can be attached to it.
+    fn mount_root(&self, at: &str) -> io::Result<OwnedFd> {
         let contents: usize = self.files.iter().map(|(_, bytes)| bytes.len() + 4096).sum();
         let inodes = 128 + 16 * (self.files.len() + self.trees.len());
         let root =
             tmpfs(&Tmpfs { bytes: (1 << 20) + contents as u64, inodes: inodes as u64, mode: "0755", owner: None })?;
-        move_mount(&root, "", CWD, "/usr", MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?;
+        move_mount(&root, "", CWD, at, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?;
         Ok(root)
     }
 
@@ -239,9 +253,32 @@ fn clone_workdir(workdir: &Workdir) -> Result<OwnedFd, SpawnError> {
 }
 
 fn mount_proc(root: &OwnedFd) -> io::Result<()> {
-    let options: &[(&str, &str)] = &[("subset", "pid"), ("hidepid", "invisible")];
-    let mount = proc_mount(options, INERT | READ_ONLY)?;
+    let mount = proc_mount(PROC_OPTIONS, INERT | READ_ONLY)?;
     attach_at(mount.as_fd(), root, "/proc")
+}
+
+/// Where a container runtime has mounted a whole `/proc`: gives the program its own in its place, or none.
+pub(super) fn exchange_proc(has_files: bool) -> io::Result<Inside> {
+    let proc = proc_mount(&[], INERT)?;
+    let root = openat(CWD, "/", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    // Linux allows it only as long as a whole one can be seen.
+    let own = has_files.then(|| proc_mount(PROC_OPTIONS, INERT | READ_ONLY)).transpose()?;
+    unmount("/proc", UnmountFlags::DETACH)?;
+    if let Some(own) = own {
+        attach_at(own.as_fd(), &root, "/proc")?;
+    }
+    Ok(Inside { has_proc: true, proc: Some(proc) })
+}
+
+/// Covers `/proc` with that of the caller's own pid namespace.
+pub(super) fn cover_proc() -> io::Result<()> {
+    let mount = proc_mount(&[], INERT)?;
+    Ok(move_mount(&mount, "", CWD, "/proc", MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?)
+}
+
+/// Makes a root read-only, but for what is mounted below it.
+pub(super) fn close_to_writers(root: &OwnedFd) -> io::Result<()> {
+    mount_setattr(root.as_fd(), INERT | READ_ONLY, false)
 }
 
 /// A mount of this pid namespace's `/proc`, attached nowhere. Fails where parts of the host's `/proc` are hidden.

@@ -17,14 +17,15 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::thread::UnshareFlags;
 
 use super::cgroup::{self, Group, Host};
-use super::enter::{self, Entry, Root};
+use super::enter::{self, Entry};
 use super::error::{Failure, SpawnError};
 use super::notify::{Listener, Next, Reported};
+use super::place::Root;
 use super::plan::Plan;
-use super::{Identity, Limits, Request, Sandbox, sys};
+use super::{Identity, Limits, Request, Sandbox, oci, sys};
 
 /// How long a child may be silent while it sets up, in seconds. It needs some milliseconds; a host that swaps, more.
-const SILENCE_S: i64 = 10;
+pub(super) const SILENCE_S: i64 = 10;
 
 /// What a child says before it executes the program, beside failures.
 pub(super) mod note {
@@ -44,6 +45,9 @@ pub fn spawn(plan: &Plan, request: &Request<'_>) -> Result<Sandbox, SpawnError> 
     let user = user_of(plan, request)?;
     let level = plan.level(request.mode, request.kind);
     sys::must_be_single_threaded().map_err(|_| SpawnError::Threads)?;
+    if let Some(runtime) = plan.runtime(request.mode) {
+        return oci::spawn(plan, runtime, request);
+    }
 
     let (ours, theirs) = wires(request.identity).map_err(SpawnError::Descriptors)?;
     let root = Root::prepare(plan, level.policy, request)?;
@@ -58,12 +62,11 @@ pub fn spawn(plan: &Plan, request: &Request<'_>) -> Result<Sandbox, SpawnError> 
         landlock: plan.landlock,
         memory_is_counted: plan.host.has_memory(),
         processes_are_counted: plan.host.has_processes(),
-        root: &root,
+        place: root.place(level.policy, request),
         wires: &theirs,
-        supervisors_sync: ours.sync.as_raw_fd(),
     };
-    let (pid, pidfd) =
-        with_signals_blocked(|| owned_by(request.identity, || enter::start(&entry))).map_err(SpawnError::Namespaces)?;
+    let start = || owned_by(request.identity, || enter::start(&entry, &root, ours.sync.as_raw_fd()));
+    let (pid, pidfd) = with_signals_blocked(start).map_err(SpawnError::Namespaces)?;
     drop(theirs);
 
     let Ours { sync, stdout, stderr, control, init } = ours;
@@ -102,12 +105,12 @@ pub fn enter_outer_namespace() -> io::Result<()> {
 }
 
 /// The caller's ends.
-struct Ours {
-    sync: OwnedFd,
-    stdout: OwnedFd,
-    stderr: OwnedFd,
-    control: OwnedFd,
-    init: OwnedFd,
+pub(super) struct Ours {
+    pub(super) sync: OwnedFd,
+    pub(super) stdout: OwnedFd,
+    pub(super) stderr: OwnedFd,
+    pub(super) control: OwnedFd,
+    pub(super) init: OwnedFd,
 }
 
 /// The sandbox's ends.
@@ -160,7 +163,7 @@ fn may_bind(path: &Path) -> bool {
     first.is_some_and(|first| !own.contains(&first)) && parts.all(|part| matches!(part, Component::Normal(_)))
 }
 
-fn wires(identity: Identity) -> io::Result<(Ours, Theirs)> {
+pub(super) fn wires(identity: Identity) -> io::Result<(Ours, Theirs)> {
     let (stdout, their_stdout) = output_pipe(identity)?;
     let (stderr, their_stderr) = output_pipe(identity)?;
     let (sync, their_sync) = pair(SocketType::SEQPACKET)?;
@@ -193,7 +196,7 @@ fn pair(kind: SocketType) -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)?)
 }
 
-fn create_group(host: &Host, name: &str, limits: Limits) -> Result<Option<Group>, SpawnError> {
+pub(super) fn create_group(host: &Host, name: &str, limits: Limits) -> Result<Option<Group>, SpawnError> {
     if matches!(host, Host::None) {
         return Ok(None);
     }
@@ -203,7 +206,7 @@ fn create_group(host: &Host, name: &str, limits: Limits) -> Result<Option<Group>
 }
 
 /// A handler that runs in the child, before it is reset there, would act on what it shares with the parent.
-fn with_signals_blocked<T>(work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+pub(super) fn with_signals_blocked<T>(work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     let before = SigSet::all().thread_swap_mask(SigmaskHow::SIG_SETMASK)?;
     let result = work();
     before.thread_set_mask()?;
@@ -244,7 +247,7 @@ fn map_ids(pid: i32, identity: Identity) -> io::Result<()> {
 
 /// Waits until the child's last copy of the socket is closed, which exec does, and lets that exec pass where Linux asks
 /// about it. Returns whether there is a `/proc`, and where Linux asks from now on.
-fn wait_for_exec(sync: &OwnedFd, reported: &Arc<Reported>) -> Result<(bool, Listener), SpawnError> {
+pub(super) fn wait_for_exec(sync: &OwnedFd, reported: &Arc<Reported>) -> Result<(bool, Listener), SpawnError> {
     let mut has_proc = true;
     let mut listener: Option<Listener> = None;
     loop {

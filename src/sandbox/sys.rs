@@ -139,6 +139,20 @@ pub(super) unsafe fn place(source: BorrowedFd<'_>, number: RawFd) -> io::Result<
     check(unsafe { libc::dup2(source.as_raw_fd(), number) }.into())
 }
 
+/// Takes over a descriptor that the program was started with.
+///
+/// # Errors
+/// `EBADF` if it is not open.
+///
+/// # Safety
+/// `number` has no owner.
+pub(super) unsafe fn take(number: RawFd) -> io::Result<OwnedFd> {
+    // SAFETY: with this request the call reads no memory; it fails for a number that is not open.
+    check(unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) }.into())?;
+    // SAFETY: it is open, as just found, and without an owner by the caller's promise.
+    Ok(unsafe { OwnedFd::from_raw_fd(number) })
+}
+
 /// Closes every descriptor from `first` to `last`.
 ///
 /// # Safety

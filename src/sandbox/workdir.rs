@@ -148,6 +148,11 @@ impl Workdirs {
 }
 
 impl Workdir {
+    /// One that somebody else keeps, by its root.
+    pub(super) fn of_root(mount: OwnedFd) -> Self {
+        Self { mount, place: None, home: None }
+    }
+
     /// Another mount of the same files, attached nowhere, for a sandbox to move in.
     pub(super) fn share(&self) -> io::Result<OwnedFd> {
         Ok(clone_mount(&self.mount)?)

@@ -79,6 +79,8 @@ pub struct Parts {
     pub listener: std::net::TcpListener,
     /// What can be run.
     pub programs: Vec<Program>,
+    /// The levels whose sandboxes a container runtime makes.
+    pub containers: Vec<(SandboxMode, sandbox::oci::Runtime)>,
     /// The walls of a sandbox that this host gives.
     pub isolation: Report,
     /// The key file, read anew for each gateway so that it does not stay in this process.
@@ -217,8 +219,7 @@ impl Supervisor {
     }
 
     fn listener_copy(&self) -> Result<OwnedFd, SupervisorError> {
-        let copy = self.parts.listener.try_clone().map_err(|e| SupervisorError::Io("dup of the listener", e))?;
-        Ok(copy.into())
+        Ok(self.parts.listener.try_clone().map_err(|e| SupervisorError::Io("dup of the listener", e))?.into())
     }
 
     fn obey(&mut self, message: ToSupervisor) {
@@ -258,9 +259,8 @@ impl Supervisor {
         match made {
             Ok((held, fds)) => gateway.send(&ToGateway::Created { request: create.request, held }, fds),
             Err(error) => {
-                let reason = error.to_string();
                 tracing::error!(session = %create.session, error = &error as &dyn std::error::Error, "no sandbox");
-                gateway.send(&ToGateway::NotCreated { request: create.request, reason }, Vec::new());
+                gateway.send(&ToGateway::NotCreated { request: create.request, reason: error.to_string() }, Vec::new());
             }
         }
         gateway.flush(&self.sandboxes);

@@ -66,7 +66,8 @@ async fn capabilities_have_the_shape_of_the_contract() {
               "tool:execute"
             ],
             "max_processes": 33,
-            "max_memory_mb": 4096
+            "max_memory_mb": 4096,
+            "backend": "native"
           },
           {
             "name": "relaxed",
@@ -75,7 +76,8 @@ async fn capabilities_have_the_shape_of_the_contract() {
               "sandbox:relaxed"
             ],
             "max_processes": 44,
-            "max_memory_mb": 4096
+            "max_memory_mb": 4096,
+            "backend": "native"
           }
         ]
       },

@@ -157,6 +157,9 @@ mod isolation;
 /// The main promises, kept by a server that has no root and no cgroups.
 mod ordinary_user;
 
+/// Sandboxes that a container runtime makes.
+mod containers;
+
 /// The command line: output, exit codes, messages.
 mod cli;
 

@@ -136,7 +136,7 @@ async fn an_ordinary_users_sandboxes_refuse_every_attempt_to_escape() {
     let wanted = |case: &escape::Case<'_>| {
         case.level == "standard" && !(case.language == "bash" && case.code.contains("attempt 'for ((i = 0; i < 300"))
     };
-    assert!(escape::assert_refused(&server.client(), escape::WALLS, wanted).await >= 100);
+    assert!(escape::assert_refused(&server.client(), escape::WALLS, escape::Refusal::AsTold, wanted).await >= 100);
 }
 
 #[tokio::test]

@@ -683,7 +683,11 @@ max_processes: number,
 /**
  * MiB of memory that a session gets at most, whatever it asks for.
  */
-max_memory_mb: number, };
+max_memory_mb: number,
+/**
+ * What makes its sandboxes: `native` for the server itself, else the container runtime, for example `runc`.
+ */
+backend: string, };
 
 /**
  * Messages that belong to one socket and not to the log.

@@ -83,6 +83,8 @@ pub struct ModeSupport {
     pub max_processes: u64,
     /// MiB of memory that a session gets at most, whatever it asks for.
     pub max_memory_mb: u64,
+    /// What makes its sandboxes: `native` for the server itself, else the container runtime, for example `runc`.
+    pub backend: String,
 }
 
 /// The bounds of a number, and what it is if nobody says.

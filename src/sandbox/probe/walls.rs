@@ -47,9 +47,7 @@ const NAMESPACES: [(&str, &str, libc::c_int); 7] = [
 
 /// Tries the privileged way first where there is privilege, then that of an ordinary user.
 pub(super) fn namespaces() -> Vec<Layer> {
-    let privileged = capabilities(None).is_ok_and(|sets| {
-        sets.effective.contains(CapabilitySet::SYS_ADMIN | CapabilitySet::SETUID | CapabilitySet::SETGID)
-    });
+    let privileged = identity() != Identity::Single;
     let mut found = Vec::new();
     if privileged {
         found = run(|child| outside(child, Identity::Mapped { payload: PAYLOAD, init: INIT }));
@@ -65,6 +63,14 @@ pub(super) fn namespaces() -> Vec<Layer> {
         found.push(layer(SESSION_UIDS, Err(reason)));
     }
     found
+}
+
+/// How the server would name the processes of a sandbox, by the rights that it has.
+pub(super) fn identity() -> Identity {
+    let privileged = capabilities(None).is_ok_and(|sets| {
+        sets.effective.contains(CapabilitySet::SYS_ADMIN | CapabilitySet::SETUID | CapabilitySet::SETGID)
+    });
+    if privileged { Identity::Mapped { payload: PAYLOAD, init: INIT } } else { Identity::Single }
 }
 
 fn stood(found: &[Layer], name: &str) -> bool {
@@ -110,7 +116,7 @@ fn outside(child: &Child, identity: Identity) {
 }
 
 /// As the server makes them, but for the place, which is any that exists: nobody else sees what it is covered with.
-fn workdirs() -> Result<Workdirs, String> {
+pub(super) fn workdirs() -> Result<Workdirs, String> {
     match step("making a tmpfs", Workdirs::detached())? {
         Some(workdirs) => Ok(workdirs),
         None => step("attaching a tmpfs", Workdirs::over(Path::new(ROOT))),
@@ -160,7 +166,7 @@ fn inside(
 }
 
 /// An ordinary user has the right to mount only in a user namespace of its own; all sandboxes nest in that.
-fn enter_outer() -> Result<(), String> {
+pub(super) fn enter_outer() -> Result<(), String> {
     // Read first: afterwards there is nobody inside until the map is written.
     let (uid, gid) = (geteuid().as_raw(), getegid().as_raw());
     step("unshare", unshare(UnshareFlags::NEWUSER | UnshareFlags::NEWNS))?;

@@ -232,7 +232,7 @@ mod tests {
             std::fs::write(made.join(format!("f{n}")), "").unwrap();
         }
         std::fs::create_dir_all(made.join("closed/inner")).unwrap();
-        std::fs::set_permissions(made.join("closed"), std::fs::Permissions::from_mode(0)).unwrap();
+        std::fs::set_permissions(made.join("closed"), std::fs::Permissions::from_mode(0o000)).unwrap();
         remove(&made).unwrap();
         assert!(!made.exists());
         assert_eq!(std::fs::read_to_string(&kept).unwrap(), "x");

@@ -129,6 +129,11 @@ impl Otherwise {
 }
 
 impl Case<'_> {
+    /// What is attacked.
+    pub fn title(&self) -> &str {
+        &self.attempt.name
+    }
+
     pub fn name(&self) -> String {
         format!("{} ({}, {})", self.attempt.name, self.level, self.language)
     }
@@ -147,8 +152,17 @@ impl Case<'_> {
     }
 }
 
+/// How exactly an attempt has to be refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusal {
+    /// In the words of its file.
+    AsTold,
+    /// In any: where other walls stand, Linux has other words.
+    Somehow,
+}
+
 /// What is wrong with how an attempt ended, if anything is.
-pub fn fault(case: &Case<'_>, result: &ExecutionResult) -> Option<String> {
+pub fn fault(case: &Case<'_>, result: &ExecutionResult, refusal: Refusal) -> Option<String> {
     let expected = case.expected;
     let named = |line: &str| line.strip_prefix("refused: ")?.split_whitespace().next().map(str::to_owned);
     let refused: BTreeSet<String> = result.output.lines().filter_map(named).collect();
@@ -156,6 +170,10 @@ pub fn fault(case: &Case<'_>, result: &ExecutionResult) -> Option<String> {
     let violation = result.violation.as_ref();
     if result.output.lines().any(|line| line.starts_with("ESCAPED")) {
         return Some("it got through".to_owned());
+    }
+    if refusal == Refusal::Somehow {
+        let is_refused = !refused.is_empty() || result.violation.is_some() || !result.success;
+        return (!is_refused).then(|| "nothing was refused".to_owned());
     }
     if expected.violation.is_some() && expected.violation.as_ref() != violation.map(|it| &it.rule) {
         return Some(format!("{violation:?} is named as the violation"));

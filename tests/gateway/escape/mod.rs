@@ -31,7 +31,7 @@ use serde_json::json;
 
 use crate::harness::{As, Server, run, session};
 use attempts::{ADVICE, fault};
-pub use attempts::{Case, WALLS};
+pub use attempts::{Case, Refusal, WALLS};
 
 /// Settings within what the files assume. The walls are under test here and not the advice; what a session may be
 /// refused is not to end it before it has tried all of it.
@@ -41,23 +41,32 @@ pub const SETTINGS: &str = "[sandbox]\ndisk_mb = 32\nviolations_per_minute = 100
 const AT_ONCE: usize = 4;
 
 /// Makes the attempts of these files that are wanted. Says how many there were.
-pub async fn assert_refused(client: &Client, files: &[&str], wanted: impl Fn(&Case<'_>) -> bool) -> usize {
+pub async fn assert_refused(
+    client: &Client,
+    files: &[&str],
+    refusal: Refusal,
+    wanted: impl Fn(&Case<'_>) -> bool,
+) -> usize {
     let files: Vec<_> = files.iter().map(|file| attempts::read(file)).collect();
     let cases: Vec<_> = files.iter().flatten().flat_map(attempts::Attempt::cases).filter(wanted).collect();
     let count = cases.len();
-    let made = futures::stream::iter(cases).map(|case| make(client, case));
+    let made = futures::stream::iter(cases).map(|case| make(client, case, refusal));
     let faults: Vec<String> = made.buffer_unordered(AT_ONCE).filter_map(std::future::ready).collect().await;
     assert!(faults.is_empty(), "{} of {count}:\n{}", faults.len(), faults.join("\n\n"));
     count
 }
 
 /// Makes one attempt; says what is wrong with how it ended, if anything is.
-async fn make(client: &Client, case: Case<'_>) -> Option<String> {
+async fn make(client: &Client, case: Case<'_>, refusal: Refusal) -> Option<String> {
     let settings = json!({"sandbox_mode": case.level, "resource_limits": {"max_memory_mb": 128}});
     let planted = match case.plant {
         Some(plant) => {
             let planted = session(client, case.language, settings.clone()).await;
             let result = run(client, &planted, &case.whole(plant)).await;
+            if !result.success && refusal == Refusal::Somehow {
+                // What is not there cannot be met.
+                return None;
+            }
             assert!(result.success, "{} cannot be planted: {result:?}", case.name());
             Some(planted)
         }
@@ -69,7 +78,7 @@ async fn make(client: &Client, case: Case<'_>) -> Option<String> {
         // A session that was ended for what it tried may be gone already.
         let _ = client.delete(&id).await;
     }
-    fault(&case, &result).map(|fault| format!("{}: {fault}: {}{}", case.name(), result.output, result.error))
+    fault(&case, &result, refusal).map(|fault| format!("{}: {fault}: {}{}", case.name(), result.output, result.error))
 }
 
 /// What some attempts look for is there, so that they could find it.
@@ -87,7 +96,7 @@ impl Bait {
 async fn every_attempt_to_escape_is_refused() {
     let _bait = Bait::lay();
     let server = Server::start_with(As::Me, SETTINGS).await;
-    let count = assert_refused(&server.client(), WALLS, |_| true).await;
+    let count = assert_refused(&server.client(), WALLS, Refusal::AsTold, |_| true).await;
     assert!(count >= 400, "{count} attempts");
     assert!(server.client().list(10, 0).await.expect("a list").sessions.is_empty());
 }
@@ -95,5 +104,5 @@ async fn every_attempt_to_escape_is_refused() {
 #[tokio::test]
 async fn what_goes_around_the_policy_meets_the_walls() {
     let server = Server::start_as_shipped("[sandbox]\nviolations_per_minute = 100000\n").await;
-    assert_refused(&server.client(), ADVICE, |_| true).await;
+    assert_refused(&server.client(), ADVICE, Refusal::AsTold, |_| true).await;
 }
