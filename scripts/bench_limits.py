@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Measures how exactly limits strike, how soon a session can be used again after one, and what others feel of an attack.
+"""Measures how exactly limits strike, how soon a session can be used again after one, what others feel of an attack, and
+what a refused system call costs.
 
-    scripts/bench_limits.py [--binary target/release/repltool] [--rounds 20] [--attack-rounds 5] [--only limits,attack]
-                            [--json OUT]
+    scripts/bench_limits.py [--binary target/release/repltool] [--rounds 20] [--attack-rounds 5] 
+                            [--only limits,attack,refused] [--json OUT]
 
 Starts a server of its own on a free port of loopback, with a data directory that is removed afterwards. Needs only
 Python. Each figure is a median with the 95th percentile over the rounds, beside what was granted. For the attack, 50
@@ -43,6 +44,16 @@ ATTACKS = {
     "for (let i = 0; i < 8; i++) new Worker('for (;;) {}', { eval: true });\nfor (;;) {}",
     "bash": "for i in {1..60}; do (while :; do :; done) & done; wait",
 }
+# Microseconds of: a call that is allowed, one that no rule knows, one about which Linux asks, and an execution, too.
+REFUSED = """
+import ctypes, time
+call = ctypes.CDLL(None).syscall
+def cost(count, *arguments):
+    begun = time.perf_counter_ns()
+    for _ in range(count): call(*arguments)
+    return (time.perf_counter_ns() - begun) / count / 1000
+[cost(5000, 39), cost(5000, 1000), cost(1000, 165, 0, 0, 0, 0, 0), cost(1000, 59, b"/bin/sh", 0, 0)]
+"""
 OTHERS, PULSE_S, ROUND_S = 50, 0.2, 5.0
 
 
@@ -199,6 +210,20 @@ def measure_attacks(binary, rounds):
             server.close()
 
 
+def measure_refusals(binary, rounds):
+    with tempfile.TemporaryDirectory(prefix="repltool-bench-") as folder:
+        settings = '[sandbox]\nviolations_per_minute = 1000000000\n[sandbox.standard]\npolicy = "record"\n'
+        (Path(folder) / "config.toml").write_text(settings)
+        server = Server(binary, "--config", f"{folder}/config.toml")
+        try:
+            session = server.session("python")
+            found = [server.run(session, REFUSED)["result"] for _ in range(rounds)]
+        finally:
+            server.close()
+    names = ["allowed", "unknown", "mount", "execve"]
+    return {f"call {name}, us": {"each": spread(values)} for name, values in zip(names, zip(*found))}
+
+
 def expect(result, limit):
     if result["limit"] != limit:
         sys.exit(f"{limit} did not strike: {result}")
@@ -230,11 +255,13 @@ def main():
     p.add_argument("--rounds", type=int, default=20)
     p.add_argument("--json", type=Path)
     p.add_argument("--attack-rounds", type=int, default=5)
-    p.add_argument("--only", default="limits,attack")
+    p.add_argument("--only", default="limits,attack,refused")
     args = p.parse_args()
     figures = measure_limits(args.binary, args.rounds) if "limits" in args.only else {}
     if "attack" in args.only:
         figures |= measure_attacks(args.binary, args.attack_rounds)
+    if "refused" in args.only:
+        figures |= measure_refusals(args.binary, args.rounds)
     for name, groups in figures.items():
         for what, value in groups.items():
             if isinstance(value, dict):
