@@ -36,7 +36,13 @@ LINK = [
         "environment": [["A", "b"]], "working_directory": "a", "memory_bytes": 1, "cpu_seconds": 2,
     }},
     {"Watch": {"sandbox": 7, "watch": {"begins": True, "deadline_ns": None, "cpu_ns": 1}}},
-    {"Release": "4kFq0bT7WmX2cVd9RzP1aE"},
+    {"Release": "4kFq0bT7WmX2cVd9RzP1aE"}, {"Seal": {"count": 5, "hash": "0" * 64}},
+    {"Sealed": {"count": 5, "head": "0" * 64, "time": "2026-01-31T12:00:00.000000Z", "signature": "0" * 128}},
+]
+AUDIT = [
+    {"n": 1, "time": "2026-01-31T12:00:00.000000Z", "kind": "file", "file": 1, "prev": "0" * 64},
+    {"n": 2, "time": "2026-01-31T12:00:00.000000Z", "kind": "checkpoint", "seal": LINK[-1]["Sealed"], "prev": "0" * 64},
+    {"n": 3, "time": "2026-01-31T12:00:00.000000Z", "kind": "retention", "file": 1, "dropped": 2, "prev": "0" * 64},
 ]
 INIT = [
     {"op": "interrupt", "id": 1}, {"op": "kill_rest", "id": 2}, {"op": "fresh_stdin", "id": 3},
@@ -118,6 +124,7 @@ def seeds():
     server = vectors("server.json", "frames", "unknown")
     choices = [bytes((i * step) % 256 for i in range(200)) for step in (1, 7, 31, 101)]
     return {
+        "audit_log": [line + "\n" for line in map(text, AUDIT)] + ["\n".join(map(text, AUDIT)) + "\n"],
         "body": list(map(text, BODIES)),
         "client_frame": vectors("client.json", "frames", "errors"),
         "configuration": CONFIGURATION,

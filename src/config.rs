@@ -4,6 +4,7 @@
 //! supervisor reads them once and sends the result to its gateway, which reads no file of its own. This module knows
 //! keys and values; what they do is told where they are used, and it opens nothing but the configuration file.
 
+mod audit;
 mod fault;
 mod file;
 mod load;
@@ -16,6 +17,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+pub use audit::{Audit, OnFailure};
 pub use fault::ConfigError;
 pub use load::{Overrides, Reading, load, locate_data_dir, read};
 pub use sandbox::{Backend, Commands, Level, MaxProcesses, PolicyAction, RelaxedLevel, Sandbox, StandardLevel};
@@ -51,6 +53,9 @@ pub struct Config {
     /// `[log]`
     #[serde(default)]
     pub log: Log,
+    /// `[audit]`
+    #[serde(default)]
+    pub audit: Audit,
 }
 
 impl Config {
@@ -66,6 +71,7 @@ impl Config {
             sandbox: Sandbox::default(),
             runtimes: Runtimes::default(),
             log: Log::default(),
+            audit: Audit::default(),
         }
     }
 

@@ -3,6 +3,8 @@
 //!
 //! The supervisor starts it as `repltool gateway` with the link as its standard input. It is not meant for people.
 
+mod audited;
+
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -107,12 +109,13 @@ impl Prepared {
 
         let kernels = take_over(&mut notices).await?;
         let store = Store::open(&root.join("store.sqlite")).context("the store cannot be opened")?;
-        let registry = Registry::new(config, &root, store.clone(), supervisor.clone())?;
+        let audit = audited::start(&welcome, &root, &supervisor, &tasks).context("the audit log cannot be started")?;
+        let registry = Registry::new(config, &root, store.clone(), supervisor.clone(), audit.clone())?;
         let mark = RunMark::new(&root, &welcome.boot_id);
         registry.take_up(kernels, mark.tail()).await.context("sessions cannot be taken up")?;
         mark.begin().context("the store cannot be marked")?;
 
-        let edge = Edge::new(edge_config(&welcome), auth(&welcome)?, registry.clone());
+        let edge = Edge::new(edge_config(&welcome), auth(&welcome)?, registry.clone(), audit.clone());
         let drain = CancellationToken::new();
         let serve = edge.serve(tcp_listener(listener)?, drain.clone());
         supervisor.serving();
@@ -133,6 +136,7 @@ impl Prepared {
             }
         }
         registry.drain(deadline).await;
+        audited::end(&audit).await;
         store.close().await;
         mark.end().context("the store cannot be marked")
     }

@@ -7,11 +7,12 @@
 //!   client ─▶ edge ─▶ session ─▶ runtime ──── supervisor::link ────▶ supervisor ─▶ sandbox
 //!                        │  ▲       │  four descriptors a sandbox ◀──────┘
 //!                        ▼  └───────┘
-//!                      store, session::log ─▶ every reader
+//!                      store, session::log ─▶ every reader      audit: from edge and session, signed over there
 //! ```
 //! `cli` and `client` are on the other side of the wire and know the protocol alone. `serve` is what happens before a
 //! supervisor runs, `gateway` joins the parts of the gateway process.
 
+pub mod audit;
 pub mod cli;
 pub mod client;
 pub mod config;

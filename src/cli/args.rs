@@ -83,6 +83,9 @@ pub enum Client {
     /// Show or check the settings of a server
     #[command(subcommand)]
     Config(super::config::Command),
+    /// Check, search or tell the audit log of a server on this machine
+    #[command(subcommand)]
+    Audit(super::audit::Command),
 }
 
 /// Arguments of `serve`.

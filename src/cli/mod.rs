@@ -1,11 +1,12 @@
 //! The command line: one file for each command. Commands that need a server are clients of it like any other.
 //!
 //! `serve` is not among them: it is the server. This folder knows nothing of sessions; the commands that work without a
-//! server borrow one function each: of the probe (`doctor`), of the token's signature (`token`), and of each runtime
-//! whether an interpreter can be used (`config check`).
+//! server borrow one function each: of the probe (`doctor`), of the token's signature (`token`), of the audit
+//! log's files (`audit`), and of each runtime whether an interpreter can be used (`config check`).
 
 pub mod args;
 mod attach;
+mod audit;
 mod config;
 mod connect;
 pub mod doctor;
@@ -52,6 +53,7 @@ pub fn run(command: Client) -> ExitCode {
         Client::Restart(args) => in_runtime(manage::restart(args)),
         Client::Terminate(args) => in_runtime(manage::terminate(args)),
         Client::Config(command) => config::run(command),
+        Client::Audit(command) => audit::run(command),
     };
     outcome.unwrap_or_else(|error| {
         if let Some(PrintError::Closed) = error.downcast_ref() {

@@ -96,6 +96,9 @@ pub(super) const RULES: &[(&str, Rule)] = &[
     ("runtimes.bash", Rule::Text),
     ("log.level", Rule::Word(&["error", "warn", "info", "debug", "trace"])),
     ("log.format", Rule::Word(&["text", "json"])),
+    ("audit.file_mb", Rule::Count(1, 1024)),
+    ("audit.keep_days", Rule::Count(90, 36_500)),
+    ("audit.on_failure", Rule::Word(&["refuse", "continue"])),
 ];
 
 /// A key with its rule, or none if there is no such key.

@@ -8,6 +8,7 @@
 mod meter;
 mod places;
 mod rate;
+mod records;
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::num::NonZeroU32;
@@ -20,9 +21,11 @@ use repltool_protocol::rest::ProblemCode;
 pub(super) use self::meter::{Meter, Verdict};
 pub(super) use self::places::Place;
 pub(super) use self::rate::Standing;
+pub(super) use self::records::Records;
 
 use self::places::Places;
 use self::rate::{Rate, Terms};
+use super::audited::Noted;
 use super::auth::Principal;
 use super::problem::Fault;
 use crate::config::RateLimit;
@@ -40,12 +43,14 @@ const OTHER_PEERS: IpAddr = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
 pub(super) struct Visit {
     client: IpAddr,
     standing: Option<Standing>,
+    /// What the audit log is told of it.
+    pub(super) noted: Noted,
 }
 
 impl Visit {
     /// A request of a client that was charged to nobody yet.
     pub(super) fn new(client: IpAddr) -> Self {
-        Self { client, standing: None }
+        Self { client, standing: None, noted: Noted::default() }
     }
 
     /// Where it comes from.

@@ -10,6 +10,7 @@
 //! that run have [`EdgeConfig::drain`] to end.
 
 mod assets;
+mod audited;
 pub mod auth;
 mod body;
 pub mod capabilities;
@@ -51,12 +52,14 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use self::audited::Audited;
 use self::auth::{Auth, Principal, Scope};
 use self::forwarded::Proxies;
 use self::hosts::Hosts;
 use self::limit::Limits;
 use self::problem::Fault;
 use self::router::Routes;
+use crate::audit::Audit;
 use crate::config::RateLimit;
 use crate::session::SessionHandle;
 use crate::session::registry::Registry;
@@ -110,6 +113,7 @@ struct Shared {
     hosts: Hosts,
     proxies: Proxies,
     limits: Limits,
+    audited: Audited,
     routes: Routes,
     /// Every connection, socket and creation of a session.
     tasks: TaskTracker,
@@ -130,10 +134,11 @@ struct Connection {
 
 impl Edge {
     /// Joins the parts; nothing happens before [`Edge::serve`].
-    pub fn new(config: EdgeConfig, auth: Auth, registry: Registry) -> Self {
+    pub fn new(config: EdgeConfig, auth: Auth, registry: Registry, audit: Audit) -> Self {
         let hosts = Hosts::new(&config.allowed_hosts, &config.allowed_origins);
         let proxies = Proxies::new(&config.trusted_proxies);
         let limits = Limits::new(&config.rates, config.max_sockets_per_subject);
+        let audited = Audited::new(audit, &config.rates);
         let shared = Shared {
             config,
             auth,
@@ -141,6 +146,7 @@ impl Edge {
             hosts,
             proxies,
             limits,
+            audited,
             routes: Routes::new(),
             tasks: TaskTracker::new(),
             drain: CancellationToken::new(),
@@ -165,6 +171,7 @@ impl Edge {
         tokio::select! {
             () = accepting => {}
             () = shared.limits.sweep_every(limit::SWEEP_EVERY) => {}
+            () = shared.audited.sweep_every(limit::SWEEP_EVERY) => {}
             () = drain.cancelled() => {}
         }
         drop(listener);
@@ -189,11 +196,15 @@ impl Shared {
         let id = query::unescape(id).and_then(|it| String::from_utf8(it).ok()).ok_or_else(Fault::not_found)?;
         let id = SessionId::from_str(&id).map_err(|_| Fault::not_found())?;
         let handle = self.registry.get(&id).ok_or_else(Fault::not_found)?;
-        if handle.identity().owner == principal.subject || principal.scopes.has(Scope::Admin) {
+        if handle.identity().owner == principal.subject {
+            return Ok(handle);
+        }
+        if principal.scopes.has(Scope::Admin) {
+            self.audited.note_admin(&principal.subject, &id);
             return Ok(handle);
         }
         tracing::info!(subject = principal.subject, session = %id, "somebody else's session was asked for");
-        Err(Fault::not_found())
+        Err(Fault::concealing(id))
     }
 
     /// Creates a session. It is created, and can be listed, even if the caller goes away meanwhile.

@@ -10,6 +10,7 @@ use http::{HeaderName, StatusCode};
 use repltool_protocol::close::CloseCode;
 use repltool_protocol::codec::shorten;
 use repltool_protocol::frame::Notice;
+use repltool_protocol::ids::SessionId;
 use repltool_protocol::rest::{FieldError, Problem, ProblemCode};
 
 use super::auth::AuthError;
@@ -24,12 +25,14 @@ pub(super) struct Fault {
     detail: Cow<'static, str>,
     errors: Vec<FieldError>,
     header: Option<(HeaderName, String)>,
+    /// Somebody else's session, which it says is not there.
+    conceals: Option<SessionId>,
 }
 
 impl Fault {
     /// A refusal that names no field.
     pub(super) fn new(code: ProblemCode, detail: impl Into<Cow<'static, str>>) -> Self {
-        Self { code, detail: detail.into(), errors: Vec::new(), header: None }
+        Self { code, detail: detail.into(), errors: Vec::new(), header: None, conceals: None }
     }
 
     /// `invalid_request`, because of one field of the body or query.
@@ -48,6 +51,16 @@ impl Fault {
     /// No such thing, or not the caller's: the two cannot be told apart.
     pub(super) fn not_found() -> Self {
         Self::new(ProblemCode::NotFound, "there is no such session or page")
+    }
+
+    /// As [`Fault::not_found`], for a session that is somebody else's.
+    pub(super) fn concealing(session: SessionId) -> Self {
+        Self { conceals: Some(session), ..Self::not_found() }
+    }
+
+    /// The session that it says is not there, although it is. For nobody but the audit log.
+    pub(super) fn conceals(&self) -> Option<&SessionId> {
+        self.conceals.as_ref()
     }
 
     /// The path is known, the method is not; `allow` lists the methods that are.

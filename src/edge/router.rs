@@ -118,6 +118,12 @@ static ROUTES: &[(&str, &[Route])] = &[
     ("/api/v1/capabilities", &[(Method::GET, Endpoint::Capabilities, Access::Token)]),
 ];
 
+/// The path of an endpoint, with names in the place of what differs; none for files of the web page.
+fn template(endpoint: Endpoint) -> Option<&'static str> {
+    let has = |routes: &[Route]| routes.iter().any(|(_, known, _)| *known == endpoint);
+    ROUTES.iter().rev().find(|(_, routes)| has(routes)).map(|(path, _)| *path)
+}
+
 /// The table, ready to be searched.
 #[derive(Debug)]
 pub(super) struct Routes(matchit::Router<&'static [Route]>);
@@ -207,9 +213,14 @@ pub(super) async fn answer(connection: Arc<Connection>, request: Request<Incomin
     let request_id = format!("{:032x}", rand::random::<u128>());
     let client = connection.shared.proxies.client(connection.peer.ip(), request.headers());
     let mut visit = Visit::new(client);
+    (visit.noted.request_id, visit.noted.method) = (request_id.clone(), request.method().clone());
+    let audited = connection.clone();
     let span = tracing::info_span!("request", %request_id, peer = %client);
     let request = RequestBody::of(request, connection.shared.tasks.clone());
     let routed = route(connection, request, &mut visit).instrument(span.clone()).await;
+    if let Err(fault) = &routed {
+        audited.shared.audited.refused(&visit, fault).await;
+    }
     let mut answer = routed.unwrap_or_else(|fault| {
         tracing::debug!(parent: &span, status = fault.status().as_u16(), detail = fault.detail(), "a request was refused");
         respond::problem(&fault, &request_id)
@@ -228,6 +239,7 @@ async fn route(connection: Arc<Connection>, request: Request<RequestBody>, visit
     }
     let (endpoint, access, names) = shared.routes.find(request.method(), path)?;
     let (id, file) = (names.id.to_owned(), names.file.to_owned());
+    visit.noted.route = template(endpoint);
     let scope = match access {
         Access::Public => return public(shared, endpoint, &request),
         Access::Token => None,
@@ -239,6 +251,7 @@ async fn route(connection: Arc<Connection>, request: Request<RequestBody>, visit
     };
     let token = auth::bearer(request.headers()).and_then(|token| token.ok_or(AuthError::Missing));
     let principal = admit(shared, visit, token, scope)?;
+    shared.audited.admitted(visit, &principal).await;
     let call = Call { connection, principal, request };
     match endpoint {
         Endpoint::CreateSession => rest::create(call).await,
@@ -275,6 +288,7 @@ pub(super) fn admit(
     scope: Option<Scope>,
 ) -> Result<Principal, Fault> {
     let principal = authenticate(shared, visit, token)?;
+    visit.noted.subject = Some(principal.subject.clone());
     shared.limits.charge(visit, &principal)?;
     if let Some(scope) = scope {
         require(&principal, scope)?;
@@ -288,14 +302,17 @@ pub(super) fn admit(
 /// # Errors
 /// `unauthorized` or `rate_limited`.
 fn authenticate(shared: &Shared, visit: &mut Visit, token: Result<&str, AuthError>) -> Result<Principal, Fault> {
-    token.and_then(|token| shared.auth.verify(token)).map_err(|error| match shared.limits.charge_failure(visit) {
-        Ok(()) => {
-            tracing::warn!(reason = %error, "authentication failed");
-            error.into()
-        }
-        Err(fault) => {
-            tracing::debug!(reason = %error, "authentication failed, as it does too often for this peer");
-            fault
+    token.and_then(|token| shared.auth.verify(token)).map_err(|error| {
+        visit.noted.reason = Some(error.to_string());
+        match shared.limits.charge_failure(visit) {
+            Ok(()) => {
+                tracing::warn!(reason = %error, "authentication failed");
+                error.into()
+            }
+            Err(fault) => {
+                tracing::debug!(reason = %error, "authentication failed, as it does too often for this peer");
+                fault
+            }
         }
     })
 }

@@ -65,13 +65,18 @@ pub(super) async fn upgrade(
     let offer = read_offer(request.headers())?;
     let origin = connection.shared.hosts.origin(request.headers(), authority);
     if origin == Origin::Foreign {
+        let named = request.headers().get(http::header::ORIGIN);
+        visit.noted.detail = named.map(|it| format!("origin {}", String::from_utf8_lossy(it.as_bytes())));
         tracing::warn!(origin = ?request.headers().get(http::header::ORIGIN), "a foreign page asked for a socket");
         return Err(Fault::new(ProblemCode::Forbidden, "pages of this origin may not open sockets here"));
     }
     let attached = attach(&connection, &request, &offer, &wanted, scope, visit).await;
     let outcome = match (attached, origin) {
         (Ok(attachment), _) => Ok(attachment),
-        (Err(fault), Origin::Allowed) => Err(fault),
+        (Err(fault), Origin::Allowed) => {
+            connection.shared.audited.refused(visit, &fault).await;
+            Err(fault)
+        }
         (Err(fault), Origin::Absent | Origin::Foreign) => return Err(fault),
     };
     let upgraded = hyper::upgrade::on(&mut request);
@@ -123,6 +128,7 @@ async fn attach(
             shared.create(&principal.subject, config).await?
         }
     };
+    shared.audited.opened(visit, &handle.identity().id).await;
     // Settled before the client hears that the handshake is done, so that it misses nothing of what it does next. A number
     // that is to come counts as the last one.
     let last = handle.log().last_seq();

@@ -14,6 +14,7 @@
 
 pub mod actor;
 pub mod admission;
+mod audited;
 mod files;
 pub mod log;
 mod recovery;

@@ -9,6 +9,7 @@ use repltool_protocol::ids::{ExecutionId, SessionId};
 
 use super::actor::{Origin, stored_code};
 use super::admission::Fingerprint;
+use super::audited;
 use super::log::{Found, Log, LogError, Tail};
 use super::registry::{OpenError, Registry};
 use super::{Identity, Lifespan};
@@ -30,6 +31,7 @@ impl Registry {
         for row in &gone {
             kernels.retain(|delivered| delivered.held.session != row.id);
             self.shared.supervisor.release(&row.id);
+            self.shared.audit.note(audited::erased(row));
         }
         futures::future::join_all(gone.iter().map(|row| self.erase(&row.id))).await;
         for row in rows {

@@ -16,8 +16,10 @@ use tokio_util::task::TaskTracker;
 use tracing::Instrument;
 
 use super::actor::{Actor, Origin, Parts, Settings};
+use super::audited;
 use super::log::{Log, LogError, LogLimits, LogReader, Total};
 use super::{COMMAND_QUEUE, Command, Identity, Lifespan, Screening, SessionHandle, Snapshot, create_request};
+use crate::audit::Audit;
 use crate::config::Config;
 use crate::runtime::{BootError, Kernel};
 use crate::store::{SessionRow, Store, StoreError};
@@ -85,6 +87,7 @@ pub(super) struct Shared {
     pub(super) logs: PathBuf,
     pub(super) store: Store,
     pub(super) supervisor: SupervisorHandle,
+    pub(super) audit: Audit,
     screening: Arc<Screening>,
     tasks: TaskTracker,
     draining: AtomicBool,
@@ -98,7 +101,13 @@ impl Registry {
     ///
     /// # Errors
     /// [`OpenError::Folder`].
-    pub fn new(config: &Config, root: &Path, store: Store, supervisor: SupervisorHandle) -> Result<Self, OpenError> {
+    pub fn new(
+        config: &Config,
+        root: &Path,
+        store: Store,
+        supervisor: SupervisorHandle,
+        audit: Audit,
+    ) -> Result<Self, OpenError> {
         let logs = root.join("sessions");
         std::fs::create_dir_all(&logs).map_err(OpenError::Folder)?;
         let seconds = Duration::from_secs;
@@ -121,6 +130,7 @@ impl Registry {
             logs,
             store,
             supervisor,
+            audit,
             screening: Arc::new(Screening::new(&config.sandbox)),
             tasks: TaskTracker::new(),
             draining: AtomicBool::new(false),
@@ -160,7 +170,7 @@ impl Registry {
         if !self.ready() {
             return Err(CreateError::Draining);
         }
-        if self.shared.log_total.is_over() {
+        if self.shared.log_total.is_over() || self.shared.audit.refuses() {
             return Err(CreateError::StorageFull);
         }
         let permits = self.permits(owner)?;
@@ -183,6 +193,7 @@ impl Registry {
             self.shared.supervisor.release(&identity.id);
         })?;
         tracing::info!(session = %identity.id, language = ?identity.language, mode = ?identity.sandbox_mode, "created");
+        self.shared.audit.note(audited::created(&identity));
         let handle = self.run(identity, config, log, reader, Some(permits), Origin::New(kernel));
         handle.begun().await;
         Ok(handle)
@@ -237,6 +248,7 @@ impl Registry {
             log,
             store: shared.store.clone(),
             supervisor: shared.supervisor.clone(),
+            audit: shared.audit.clone(),
             commands,
             snapshot,
         };
@@ -248,6 +260,7 @@ impl Registry {
             let outcome = std::panic::AssertUnwindSafe(Actor::new(parts, origin).run()).catch_unwind().await;
             if outcome.is_err() {
                 tracing::error!("a fault ended the session");
+                registry.shared.audit.note(audited::ended(&identity, "fault"));
                 registry.shared.supervisor.release(&identity.id);
                 if identity.lifespan == Lifespan::OneShot {
                     registry.erase(&identity.id).await;

@@ -5,6 +5,7 @@
 //! [`VERSION`]. A plain loop of sends stalls after some hundred packets, because the kernel bounds what lies in a
 //! socket: handover has a window ([`HANDOVER_WINDOW`]), and the supervisor never waits in a send.
 
+mod fds;
 mod secret;
 
 use std::io::{self, IoSlice, IoSliceMut};
@@ -22,14 +23,16 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tokio::io::unix::AsyncFd;
 
+use crate::audit::{Head, Seal};
 use crate::config::Config;
 use crate::sandbox::cgroup::Counter;
 pub use crate::sandbox::init_link as init;
 use crate::sandbox::probe::Report;
+pub use fds::SandboxFds;
 pub use secret::Secret;
 
 /// Version of the messages. A gateway of another version is refused.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 /// The largest packet.
 pub const MAX_PACKET_BYTES: usize = 64 * 1024;
 /// Descriptors of one packet: those of one sandbox.
@@ -88,6 +91,8 @@ pub enum ToGateway {
         /// What was refused.
         refused: Refused,
     },
+    /// Answers [`ToSupervisor::Seal`]; there is no answer where nothing was signed.
+    Sealed(Seal),
     /// Stop in good order.
     Drain,
 }
@@ -120,6 +125,10 @@ pub struct Welcome {
     pub interpreters: Vec<(Language, String)>,
     /// The walls of a sandbox that this host gives.
     pub isolation: Report,
+    /// The last checkpoint of the audit log.
+    pub sealed: Option<Seal>,
+    /// Whether it is the first gateway of this server.
+    pub is_first: bool,
 }
 
 /// How the gateway reaches the part of the data directory that is its own.
@@ -206,6 +215,8 @@ pub enum ToSupervisor {
     Measure(SandboxId),
     /// The session has ended: its working directory is let go and what still runs of it is killed.
     Release(SessionId),
+    /// The audit log has come so far, and that is on the disk: sign it.
+    Seal(Head),
 }
 
 /// What the supervisor watches of a sandbox: of an execution, or of the time between two.
@@ -255,52 +266,6 @@ pub struct Create {
     pub memory_bytes: u64,
     /// Backstop for CPU time of one process, in seconds.
     pub cpu_seconds: u64,
-}
-
-/// The gateway's ends of a sandbox, in the order in which they travel.
-#[derive(Debug)]
-pub struct SandboxFds {
-    /// Read end of standard output.
-    pub stdout: OwnedFd,
-    /// Read end of standard error.
-    pub stderr: OwnedFd,
-    /// The driver's control socket.
-    pub control: OwnedFd,
-    /// The socket of the sandbox's init.
-    pub init: OwnedFd,
-    /// An eventfd(2), non-blocking: how many calls were refused since it was last read.
-    pub violations: OwnedFd,
-    /// Counts CPU time, where the host does.
-    pub cpu: Option<OwnedFd>,
-    /// Counts the peak of memory use, where the host does.
-    pub memory_peak: Option<OwnedFd>,
-    /// Counts kills for memory (`oom_kill`), where the host does.
-    pub oom_kills: Option<OwnedFd>,
-    /// Counts processes and threads that were refused (`max`), where the host does.
-    pub refused_forks: Option<OwnedFd>,
-}
-
-impl SandboxFds {
-    /// Sorts what came with a message.
-    ///
-    /// # Errors
-    /// [`LinkError::Descriptors`] if there are fewer than the message says.
-    pub fn new(fds: Vec<OwnedFd>, counters: &[Counter]) -> Result<Self, LinkError> {
-        let mut fds = fds.into_iter();
-        let mut next = || fds.next().ok_or(LinkError::Descriptors);
-        let (stdout, stderr, control, init, violations) = (next()?, next()?, next()?, next()?, next()?);
-        let (mut cpu, mut memory_peak, mut oom_kills, mut refused_forks) = (None, None, None, None);
-        for counter in counters {
-            let slot = match counter {
-                Counter::Cpu => &mut cpu,
-                Counter::MemoryPeak => &mut memory_peak,
-                Counter::OomKills => &mut oom_kills,
-                Counter::RefusedForks => &mut refused_forks,
-            };
-            *slot = Some(next()?);
-        }
-        Ok(Self { stdout, stderr, control, init, violations, cpu, memory_peak, oom_kills, refused_forks })
-    }
 }
 
 /// Why the link failed. Each of these ends the gateway, which the supervisor then starts anew.

@@ -19,17 +19,17 @@ mod limits;
 pub mod link;
 mod notify;
 mod processes;
+mod program;
 mod sandboxes;
+mod sealing;
 mod waits;
 
-use std::ffi::CString;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use futures::FutureExt as _;
-use repltool_protocol::rest::{Language, SandboxMode};
+use repltool_protocol::rest::SandboxMode;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 
@@ -40,35 +40,11 @@ pub use bounds::FDS_BESIDE;
 use bounds::Refusal;
 use gateway::{Gateway, GatewayError};
 use link::{Create, LinkError, Secret, StoreRoot, ToGateway, ToSupervisor, VERSION, Welcome};
+pub use program::{MemoryArgument, Program};
 pub(crate) use sandboxes::monotonic_ns;
 use sandboxes::{Happening, Sandboxes};
+use sealing::Sealing;
 use waits::{end_of, until};
-
-/// Makes an argument from a memory ceiling in bytes.
-pub type MemoryArgument = fn(u64) -> CString;
-
-/// A language as the supervisor starts it.
-#[derive(Debug)]
-pub struct Program {
-    /// Which one.
-    pub language: Language,
-    /// What its interpreter says its version is.
-    pub version: String,
-    /// The interpreter with its arguments.
-    pub argv: Vec<CString>,
-    /// How it is interrupted.
-    pub interrupt: sandbox::Interrupt,
-    /// From the ceiling in bytes, an argument that goes before the others: the interpreter's own idea of that ceiling.
-    pub memory_argument: Option<MemoryArgument>,
-    /// What holds its memory where there is no memory cgroup.
-    pub memory_rlimit: sandbox::MemoryRlimit,
-    /// Files put into the sandbox, read-only, at each level.
-    pub files: std::collections::HashMap<SandboxMode, sandbox::OwnFiles>,
-    /// Host trees that the interpreter needs beside the system's own.
-    pub binds: Vec<PathBuf>,
-    /// All that the interpreter needs beside its libraries, where it is shown nothing else.
-    pub own: Vec<PathBuf>,
-}
 
 /// What a supervisor is started with.
 #[derive(Debug)]
@@ -111,6 +87,9 @@ pub enum SupervisorError {
     /// The key could not be read.
     #[error("the signing key cannot be read: {0:#}")]
     Key(anyhow::Error),
+    /// The audit log cannot be signed.
+    #[error("the audit log cannot be signed")]
+    Audit(#[from] crate::audit::SealError),
 }
 
 /// The shortest time between two starts of a gateway that keeps dying.
@@ -139,6 +118,7 @@ pub async fn run(mut parts: Parts) -> Result<(), SupervisorError> {
 struct Supervisor {
     parts: Parts,
     sandboxes: Sandboxes,
+    sealing: Sealing,
     gateway: Option<Gateway>,
     restart_at: Instant,
 }
@@ -156,7 +136,8 @@ enum Wake {
 impl Supervisor {
     fn new(parts: Parts) -> Result<Self, SupervisorError> {
         let sandboxes = Sandboxes::new(&parts)?;
-        Ok(Self { parts, sandboxes, gateway: None, restart_at: Instant::now() })
+        let sealing = Sealing::new(&parts.config.data_dir)?;
+        Ok(Self { parts, sandboxes, sealing, gateway: None, restart_at: Instant::now() })
     }
 
     async fn serve(&mut self) -> Result<(), SupervisorError> {
@@ -207,6 +188,8 @@ impl Supervisor {
             boot_id: boot_id(),
             interpreters: self.parts.programs.iter().map(|it| (it.language, it.version.clone())).collect(),
             isolation: self.parts.isolation.clone(),
+            sealed: self.sealing.last(),
+            is_first: self.sealing.is_first_gateway(),
         };
         let mut gateway = Gateway::start()?;
         gateway.send(&ToGateway::Welcome(Box::new(welcome)), vec![self.listener_copy()?]);
@@ -243,6 +226,10 @@ impl Supervisor {
                 self.tell(measured);
             }
             ToSupervisor::Release(session) => self.sandboxes.release(&session),
+            ToSupervisor::Seal(head) => {
+                let sealed = self.sealing.seal(head);
+                self.tell(sealed);
+            }
         }
     }
 
@@ -360,6 +347,7 @@ impl Supervisor {
                                 ToSupervisor::Kill(sandbox) => self.sandboxes.kill(sandbox),
                                 ToSupervisor::LetGo(sandbox) => self.sandboxes.let_go(sandbox),
                                 ToSupervisor::Release(session) => self.sandboxes.release(&session),
+                                ToSupervisor::Seal(head) => gateway.tell(self.sealing.seal(head), &self.sandboxes),
                                 ToSupervisor::Watch { sandbox, watch } => self.sandboxes.watch(sandbox, watch),
                                 ToSupervisor::Measure(sandbox) => {
                                     let measured = self.sandboxes.measure(sandbox).map(ToGateway::Measured);

@@ -175,6 +175,10 @@ mod violations;
 /// Calls that Linux refuses to a program: each is told, before the end of the execution that made it.
 mod refusals;
 
+/// The audit log: what is recorded, and that it cannot be changed unseen.
+mod audit;
+mod audit_files;
+
 /// The levels of sandboxes: which are offered, and what `strict` takes away.
 mod levels;
 

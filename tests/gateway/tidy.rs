@@ -14,6 +14,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         "cli",
         &[
             "client",
+            "audit",
             "config",
             "keys",
             "edge::auth",
@@ -45,7 +46,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
     // What is done about code that breaks the policy is a word of the configuration.
     ("runtime", &["supervisor::handle", "supervisor::link", "config::PolicyAction"]),
-    ("supervisor", &["sandbox", "config", "metrics"]),
+    ("supervisor", &["sandbox", "audit", "config", "metrics"]),
     ("sandbox", &[]),
     ("store", &[]),
     ("audit", &[]),

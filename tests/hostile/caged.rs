@@ -64,7 +64,8 @@ pub fn a_turned_gateway_reaches_nothing_but_its_store(setting: Setting) {
     block_on(async {
         let server = Server::start(setting).await;
         let mut host = Host::new(setting.user());
-        let secrets = ["signing.key", "token", "url", "lock", "homes"].map(|name| server.data().join(name));
+        let secrets =
+            ["signing.key", "audit.key", "token", "url", "lock", "homes"].map(|name| server.data().join(name));
         host.scene.secrets = secrets.to_vec();
         // A client's session could bring it to make these in its store.
         std::os::unix::fs::symlink("/etc/passwd", server.store().join("planted")).unwrap();

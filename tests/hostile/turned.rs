@@ -95,6 +95,7 @@ impl Turned {
         let passed = crate::attacks::open_directories();
         scene.supervisor = rustix::process::getppid().unwrap().as_raw_nonzero().get();
         scene.secrets.push(welcome.config.data_dir.join("signing.key"));
+        scene.secrets.push(welcome.config.data_dir.join("audit.key"));
         scene.data = confine::gateway(&welcome.store.path, welcome.store.user).unwrap();
         Self { scene, link, listener, passed, buffer }
     }

@@ -272,3 +272,11 @@ fn what_has_no_effect_is_named_if_it_was_changed() {
     ]);
     assert_eq!(config.unwrap().without_effect(), ["edge.metrics_addr"]);
 }
+
+#[test]
+fn the_audit_log_is_kept_for_ninety_days_at_least() {
+    assert_eq!(Config::with_data_dir("/d").audit.keep_days, 90);
+    assert_eq!(from_file("[audit]\nkeep_days = 400\n").unwrap().audit.keep_days, 400);
+    let told = message(from_file("[audit]\nkeep_days = 89\n"));
+    assert!(told.contains("audit.keep_days") && told.contains("from 90 to"), "{told}");
+}

@@ -76,6 +76,8 @@ impl<'a> Socket<'a> {
     fn on_command(&mut self, frame: ClientFrame) -> Result<(), Ending> {
         let attachment = self.attachment;
         if let Err(fault) = router::require(&self.principal, Scope::Execute) {
+            let visit = self.visit();
+            self.connection.shared.audited.note_refusal(&visit, &fault);
             return self.say(&fault.notice(name(&frame)));
         }
         let handle = &attachment.handle;

@@ -32,9 +32,24 @@ impl Socket<'_> {
 
     /// Whom the token stands for, if that one may have this socket.
     fn successor(&self, token: &BearerToken) -> Result<Principal, Fault> {
-        let shared = &self.connection.shared;
+        let mut visit = self.visit();
+        let successor = self.judge(&mut visit, token);
+        if let Err(fault) = &successor {
+            self.connection.shared.audited.note_refusal(&visit, fault);
+        }
+        successor
+    }
+
+    /// What it does counts to the socket's client.
+    pub(super) fn visit(&self) -> Visit {
         let mut visit = Visit::new(self.attachment.client);
-        let principal = router::admit(shared, &mut visit, Ok(&token.0), Some(Scope::Read))?;
+        visit.noted.subject = Some(self.principal.subject.clone());
+        visit
+    }
+
+    fn judge(&self, visit: &mut Visit, token: &BearerToken) -> Result<Principal, Fault> {
+        let shared = &self.connection.shared;
+        let principal = router::admit(shared, visit, Ok(&token.0), Some(Scope::Read))?;
         if principal.subject != self.principal.subject {
             tracing::warn!(subject = self.principal.subject, "somebody else's token was sent on a socket");
             return Err(Fault::new(ProblemCode::Forbidden, "the token is of another subject; open another socket"));

@@ -12,6 +12,7 @@ use super::running::{Cause, state_lost};
 use super::{Actor, next_event};
 use crate::runtime::KernelEvent;
 use crate::session::admission::{Fingerprint, Ticket, Verdict};
+use crate::session::audited;
 use crate::session::log::{self, Found, LogError};
 use crate::session::{Accepted, Command, End, Judged, Lifespan, Refusal, new_execution_id};
 use crate::store::SessionRow;
@@ -49,7 +50,7 @@ impl Actor {
         if self.draining.is_some() {
             return Err(Refusal::Draining);
         }
-        if self.stalled.is_some() {
+        if self.stalled.is_some() || self.audit.refuses() {
             return Err(Refusal::StorageFull);
         }
         let command = log::Command { id: id.clone(), body: job.encode() };
@@ -149,6 +150,8 @@ impl Actor {
             self.end_interrupted_by_loss(ticket, pending.begun.as_ref());
         }
         if found.ended_because.is_none() {
+            let why = if reason == StatusReason::Violations { End::Violations } else { End::IdleTimeout };
+            self.audit.note(audited::ended(&self.identity, audited::reason(why)));
             self.tell(SessionStatus::Terminated, reason, None);
         }
         let end = if reason == StatusReason::Violations { End::Violations } else { End::IdleTimeout };
@@ -213,6 +216,11 @@ impl Actor {
     pub(super) async fn close(&mut self, why: &str, end: End, reason: StatusReason) {
         self.end_running(why);
         self.end_waiting(why);
+        let record = audited::ended(&self.identity, audited::reason(end));
+        match self.identity.lifespan {
+            Lifespan::Kept => self.audit.store(record).await,
+            Lifespan::OneShot => self.audit.note(record),
+        }
         self.tell(SessionStatus::Terminated, reason, None);
         // Published before the log ends: who meets its end asks why.
         self.publish_as(SessionStatus::Terminated, Some(end));

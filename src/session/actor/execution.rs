@@ -14,6 +14,7 @@ use super::violations::TOO_MANY;
 use crate::runtime::control::{Done, ToDriver};
 use crate::runtime::{Kernel, Used};
 use crate::session::admission::Ticket;
+use crate::session::audited;
 use crate::session::log::{Begun, Edge};
 use crate::supervisor::link::init::ExitStatus;
 use crate::supervisor::link::{Exited, Watch};
@@ -331,6 +332,11 @@ impl Actor {
 
     /// Hands a result to the history and appends it. Without room it is kept until there is.
     fn record(&mut self, finished: Finished) {
+        self.audit.note(audited::execution(&self.identity, &finished.outcome, &finished.code));
+        self.keep(finished);
+    }
+
+    fn keep(&mut self, finished: Finished) {
         // First, so that whoever has seen the result finds it in the history. Once more changes nothing.
         self.store.finish(&self.identity.id, &finished.outcome, &finished.code);
         if let Err(error) = self.log.append(&Event::Result(Box::new(finished.outcome.clone()))) {
@@ -352,7 +358,7 @@ impl Actor {
             return false;
         }
         for finished in std::mem::take(&mut self.unsaved) {
-            self.record(finished);
+            self.keep(finished);
         }
         self.unsaved.is_empty()
     }

@@ -12,10 +12,12 @@ use tokio::time::Instant;
 use super::running::{ANSWER_LIMIT, GRACE};
 use super::stdin::Feed;
 use super::{Actor, Running};
+use crate::audit::Kind;
 use crate::runtime::control::{ControlError, FIRST_QUERY, FromDriver};
 use crate::runtime::screen::Judgement;
 use crate::runtime::{BootError, Kernel, KernelEvent, Used};
 use crate::session::admission::Fingerprint;
+use crate::session::audited;
 use crate::session::log::Found;
 use crate::session::{Execute, Judged, Refusal, create_request};
 use crate::supervisor::link::Exited;
@@ -158,6 +160,7 @@ impl Actor {
             Ok(kernel) => {
                 self.kernel = Some(*kernel);
                 self.tell(SessionStatus::Active, StatusReason::Restarted, None);
+                self.note_restart(true);
                 self.idle_kept = 0;
                 self.start_next();
                 self.ask_files();
@@ -168,10 +171,16 @@ impl Actor {
                 tracing::error!(error = &error as &dyn std::error::Error, "no interpreter can be started");
                 self.end_waiting("no interpreter could be started");
                 self.tell(SessionStatus::Error, StatusReason::Restarted, None);
+                self.note_restart(false);
                 self.publish_as(SessionStatus::Error, None);
                 self.answer_restarts(&Err(Refusal::SandboxUnavailable(error.to_string())));
             }
         }
+    }
+
+    fn note_restart(&self, success: bool) {
+        let reason = if self.restarts.is_empty() { "interpreter_lost" } else { "client" };
+        self.audit.note(audited::changed(Kind::SessionRestarted, &self.identity, reason, success));
     }
 
     fn answer_restarts(&mut self, answer: &Result<(), Refusal>) {
@@ -188,6 +197,7 @@ impl Actor {
         found: Found,
         known: Vec<(ExecutionId, Fingerprint)>,
     ) {
+        self.audit.note(audited::changed(Kind::SessionRecovered, &self.identity, "adopted", true));
         // Answers to asks of the gateway before us may still come.
         kernel.number_asks_from(u64::from(rand::random::<u32>()) << 16);
         if let Some(message) = found.message.filter(|message| message.sandbox == kernel.sandbox().0) {
@@ -233,6 +243,7 @@ impl Actor {
 
     /// The interpreter went with the supervisor or the machine: the session is there, its variables are not.
     pub(super) fn recover(&mut self, found: Found, known: Vec<(ExecutionId, Fingerprint)>) {
+        self.audit.note(audited::changed(Kind::SessionRecovered, &self.identity, "empty", true));
         self.state_lost = found.execution_count > 0;
         self.flush_unsaved();
         for (at, (ticket, fingerprint)) in self.take_pending(&found, known).into_iter().enumerate() {

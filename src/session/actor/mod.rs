@@ -38,6 +38,7 @@ use tokio::time::Instant;
 use super::admission::{Book, Fingerprint, Rules, Ticket};
 use super::log::{Found, Log, LogError, Message};
 use super::{Command, End, Identity, Refusal, Snapshot};
+use crate::audit::Audit;
 use crate::config::PolicyAction;
 use crate::runtime::{BootError, Kernel, KernelEvent};
 use crate::store::Store;
@@ -77,6 +78,7 @@ pub(crate) struct Parts {
     pub(crate) log: Log,
     pub(crate) store: Store,
     pub(crate) supervisor: SupervisorHandle,
+    pub(crate) audit: Audit,
     pub(crate) commands: mpsc::Receiver<Command>,
     pub(crate) snapshot: watch::Sender<Snapshot>,
 }
@@ -109,6 +111,7 @@ pub(crate) struct Actor {
     log: Log,
     store: Store,
     supervisor: SupervisorHandle,
+    audit: Audit,
     commands: mpsc::Receiver<Command>,
     snapshot: watch::Sender<Snapshot>,
     book: Book<Job>,
@@ -169,7 +172,7 @@ enum Wake {
 impl Actor {
     /// An actor at its beginning.
     pub(crate) fn new(parts: Parts, origin: Origin) -> Self {
-        let Parts { identity, config, settings, policy, log, store, supervisor, commands, snapshot } = parts;
+        let Parts { identity, config, settings, policy, log, store, supervisor, audit, commands, snapshot } = parts;
         let rules =
             Rules { queue: settings.queue, queue_bytes: QUEUE_BYTES, max_expressions: identity.limits.max_expressions };
         let now = Instant::now();
@@ -180,6 +183,7 @@ impl Actor {
             log,
             store,
             supervisor,
+            audit,
             commands,
             snapshot,
             book: Book::new(rules, 0),
@@ -237,6 +241,8 @@ impl Actor {
             return self.linger(until).await;
         }
         loop {
+            // What happens next may have to be recorded.
+            self.audit.room().await;
             let timer = self.next_timer();
             let read_output = self.stalled.is_none();
             // Not biased: neither a flood of output nor one of commands may starve the other.

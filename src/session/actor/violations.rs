@@ -16,6 +16,7 @@ use super::Actor;
 use crate::config::PolicyAction;
 use crate::runtime::control::Finding;
 use crate::runtime::screen::Refusal;
+use crate::session::audited;
 use crate::session::log::Message;
 use crate::session::{End, Lifespan};
 use crate::supervisor::budget::Budget;
@@ -87,6 +88,9 @@ impl Actor {
             session = %self.identity.id, execution = id.as_ref().map(|id| id.as_str()), rule, detail, ?layer, ?action,
             times, "violation"
         );
+        let told = Violation { rule, detail, layer };
+        self.audit.note(audited::violation(&self.identity, id.as_ref(), &told, times, action.name()));
+        let Violation { rule, detail, .. } = told;
         if action == PolicyAction::Record {
             return;
         }

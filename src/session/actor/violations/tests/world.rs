@@ -106,7 +106,9 @@ fn parts(
         violations_per_minute: PER_MINUTE,
     };
     let (identity, store) = (identity.clone(), store.clone());
-    let parts = Parts { identity, config: config(), settings, policy, log, store, supervisor, commands, snapshot };
+    let audit = crate::audit::Audit::unheard();
+    let parts =
+        Parts { identity, config: config(), settings, policy, log, store, supervisor, audit, commands, snapshot };
     (parts, sender, watched)
 }
 
