@@ -62,7 +62,7 @@ pub enum SealError {
     Open(PathBuf),
     /// A file does not hold what it is to hold.
     #[error(
-        "{path} holds no {what}; run `repltool audit verify`, and move the file away if a new one is to be begun",
+        "{path} holds no {what}; bring back what was there, or move it away, and the next start makes a new one",
         path = path.display()
     )]
     Content {
@@ -184,8 +184,8 @@ impl Sealer {
         let signature = hex(self.key.sign(&message(head, &time)).as_ref());
         let seal = Seal { count: head.count, head: head.hash, time, signature };
         let path = self.data_dir.join(HEAD_FILE);
-        let text = serde_json::to_vec(&seal).map_err(|_| SealError::Library)?;
-        write(&path, &text, 0o600).map_err(at(&path))?;
+        let text = serde_json::to_string(&seal).map_err(|_| SealError::Library)? + "\n";
+        write(&path, text.as_bytes(), 0o600).map_err(at(&path))?;
         self.last = Some(seal.clone());
         Ok(Some(seal))
     }

@@ -12,7 +12,7 @@ use repltool_protocol::ids::SessionId;
 use repltool_protocol::rest::ProblemCode;
 
 use super::auth::Principal;
-use super::limit::{Records, Visit};
+use super::limit::{Records, Visit, Whose};
 use super::problem::Fault;
 use crate::audit::{Audit, Kind, Record, What};
 use crate::config::RateLimit;
@@ -101,8 +101,13 @@ impl Audited {
             ProblemCode::NotFound if fault.conceals().is_some() => Kind::Refused,
             _ => return None,
         };
-        let untold = self.records.grant(visit.client())?;
         let noted = &visit.noted;
+        let whose = match &noted.subject {
+            _ if kind == Kind::AuthFailed => Whose::Login(visit.client()),
+            Some(subject) => Whose::Subject(subject),
+            None => Whose::Address(visit.client()),
+        };
+        let untold = self.records.grant(whose)?;
         let reason = noted.reason.as_deref().filter(|_| kind == Kind::AuthFailed).unwrap_or(fault.detail());
         let what = What {
             status: Some(fault.status().as_u16()),
@@ -115,7 +120,7 @@ impl Audited {
         Some(Record::new(kind, what))
     }
 
-    /// Forgets addresses that were refused long ago, again and again; does not return.
+    /// Forgets who was refused long ago, again and again; does not return.
     pub(super) async fn sweep_every(&self, period: Duration) {
         let mut due = tokio::time::interval(period);
         loop {

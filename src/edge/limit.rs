@@ -21,7 +21,7 @@ use repltool_protocol::rest::ProblemCode;
 pub(super) use self::meter::{Meter, Verdict};
 pub(super) use self::places::Place;
 pub(super) use self::rate::Standing;
-pub(super) use self::records::Records;
+pub(super) use self::records::{Records, Whose};
 
 use self::places::Places;
 use self::rate::{Rate, Terms};

@@ -197,8 +197,18 @@ async fn a_flood_of_refusals_is_counted_and_does_not_fill_the_disk() {
     for _ in 0..80 {
         assert_eq!(ask(&server, "GET", "/healthz", &[("host", "evil.example")], b"").await.status, 421);
     }
-    let refused = of_kind(&server, "refused").len();
-    assert!((60..75).contains(&refused), "{refused}");
+    let refused = of_kind(&server, "refused");
+    assert!((60..75).contains(&refused.len()), "{}", refused.len());
+    // It hides neither a failed login nor what somebody with a name is refused.
+    ask(&server, "GET", "/api/v1/me", &[("authorization", "Bearer a.b.c")], b"")
+        .await
+        .problem(ProblemCode::Unauthorized);
+    let failed = of_kind(&server, "auth_failed");
+    let untold: u64 = refused.iter().chain(&failed).filter_map(|it| it["untold"].as_u64()).sum();
+    assert_eq!((failed.len(), untold), (1, 80 - refused.len() as u64), "each is recorded or counted");
+    let eve = bearer(&server.token("eve", "session:read", "1h"));
+    ask(&server, "POST", "/api/v1/sessions", &[("authorization", &eve)], b"{}").await.problem(ProblemCode::Forbidden);
+    assert_eq!(records(&server, &["--kind", "refused", "--subject", "eve"]).len(), 1);
 }
 
 #[tokio::test]

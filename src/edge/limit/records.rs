@@ -1,5 +1,6 @@
-//! How many refusals of one address get a record of their own in the audit log: so nobody fills the disk by being
-//! refused. What is beyond that is counted, and told with the next one that gets a record.
+//! How many refusals get a record of their own in the audit log: so nobody fills the disk by being refused. What is beyond
+//! that is counted, and told with the next one that gets a record. Failed logins, refusals of somebody who is named, and
+//! all others are counted apart, so that none hides another.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,13 +9,26 @@ use super::rate::{Rate, Terms};
 use super::{MAX_PEERS, OTHER_PEERS, count, network};
 use crate::config::RateLimit;
 
-/// Records of one address in a minute, and at once; as many as failed logins, where those may be more.
+/// Records in a minute, and at once, of each that is counted; as many as failed logins, where those may be more.
 const PER_MINUTE: u32 = 60;
+
+/// Whose refusal it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::edge) enum Whose<'a> {
+    /// Of an address that failed to log in.
+    Login(IpAddr),
+    /// Of a subject.
+    Subject(&'a str),
+    /// Of an address about which nothing else is known.
+    Address(IpAddr),
+}
 
 /// See the module.
 #[derive(Debug)]
 pub(in crate::edge) struct Records {
-    rate: Rate<IpAddr>,
+    logins: Rate<IpAddr>,
+    subjects: Rate<String>,
+    addresses: Rate<IpAddr>,
     untold: AtomicU64,
 }
 
@@ -22,22 +36,34 @@ impl Records {
     /// None recorded yet.
     pub(in crate::edge) fn new(rates: &RateLimit) -> Self {
         let most = count(rates.failed_logins_per_minute.max(PER_MINUTE));
-        Self { rate: Rate::new(Terms::new("audit", most, most)), untold: AtomicU64::new(0) }
+        let terms = Terms::new("audit", most, most);
+        let (logins, addresses) = (Rate::new(terms.clone()), Rate::new(terms.clone()));
+        Self { logins, subjects: Rate::new(terms), addresses, untold: AtomicU64::new(0) }
     }
 
     /// Whether this refusal gets a record; with the number of those before it that got none.
-    pub(in crate::edge) fn grant(&self, client: IpAddr) -> Option<u64> {
-        let peer = if self.rate.keys() < MAX_PEERS { network(client) } else { OTHER_PEERS };
-        if self.rate.charge(&peer).is_granted() {
+    pub(in crate::edge) fn grant(&self, whose: Whose<'_>) -> Option<u64> {
+        let of_address = |rate: &Rate<IpAddr>, client| {
+            let peer = if rate.keys() < MAX_PEERS { network(client) } else { OTHER_PEERS };
+            rate.charge(&peer).is_granted()
+        };
+        let granted = match whose {
+            Whose::Login(client) => of_address(&self.logins, client),
+            Whose::Subject(subject) => self.subjects.charge(&subject.to_owned()).is_granted(),
+            Whose::Address(client) => of_address(&self.addresses, client),
+        };
+        if granted {
             return Some(self.untold.swap(0, Ordering::Relaxed));
         }
         self.untold.fetch_add(1, Ordering::Relaxed);
         None
     }
 
-    /// Drops the addresses that are as good as new.
+    /// Drops those that are as good as new.
     pub(in crate::edge) fn sweep(&self) {
-        self.rate.sweep();
+        self.logins.sweep();
+        self.subjects.sweep();
+        self.addresses.sweep();
     }
 }
 
@@ -46,11 +72,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn refusals_of_one_address_beyond_their_rate_are_counted_and_told_with_the_next_record() {
+    fn refusals_beyond_their_rate_are_counted_and_hide_no_others() {
         let records = Records::new(&RateLimit::default());
         let (one, other) = ("192.0.2.1".parse().unwrap(), "192.0.2.2".parse().unwrap());
-        assert!((0..PER_MINUTE).all(|_| records.grant(one) == Some(0)));
-        assert_eq!([records.grant(one), records.grant(one)], [None, None]);
-        assert_eq!([records.grant(other), records.grant(other)], [Some(2), Some(0)]);
+        let flood = || records.grant(Whose::Address(one));
+        assert!((0..PER_MINUTE).all(|_| flood() == Some(0)));
+        assert_eq!([flood(), flood()], [None, None]);
+        assert_eq!(records.grant(Whose::Address(other)), Some(2));
+        assert_eq!(records.grant(Whose::Login(one)), Some(0), "the same address");
+        assert_eq!([flood(), records.grant(Whose::Subject("ada"))], [None, Some(1)]);
     }
 }
