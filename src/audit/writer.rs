@@ -93,6 +93,8 @@ impl Writer {
     fn patience(&self) -> Duration {
         match self.since {
             _ if self.broken => PAUSE,
+            // It is opened before anything is to be written.
+            _ if self.book.is_none() => Duration::ZERO,
             Some(since) => PAUSE.saturating_sub(since.elapsed()),
             None => IDLE,
         }

@@ -1,5 +1,7 @@
 //! Whatever is done to a log that was signed is found.
 
+use std::sync::LazyLock;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -14,7 +16,20 @@ struct Log {
 /// Records of the log, the two that open files and three checkpoints among them. The last one is a checkpoint.
 const RECORDS: usize = 18;
 
+/// What all cases of a property begin with.
+static FIRST: LazyLock<Log> = LazyLock::new(Log::new);
+
 impl Log {
+    /// The first one once more, with its key.
+    fn again() -> Self {
+        let dir = tempfile::tempdir().expect("a directory");
+        for name in ["audit.pub", "audit.head"] {
+            std::fs::copy(FIRST.dir.path().join(name), dir.path().join(name)).expect("copied");
+        }
+        Self { dir, files: FIRST.files.clone() }
+    }
+
+    /// One with a key of its own.
     fn new() -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         let mut sealer = Sealer::open(dir.path()).expect("a key");
@@ -92,7 +107,7 @@ proptest! {
 
     #[test]
     fn any_edited_byte_is_found_in_its_record(n in 1..=RECORDS, at: prop::sample::Index, byte: u8) {
-        let mut log = Log::new();
+        let mut log = Log::again();
         let line = log.line(n);
         let at = at.index(line.len());
         prop_assume!(byte != b'\n' && line[at] != byte);
@@ -102,7 +117,7 @@ proptest! {
 
     #[test]
     fn any_removed_record_is_found(n in 1..RECORDS) {
-        let mut log = Log::new();
+        let mut log = Log::again();
         let (file, at) = log.place(n);
         log.files[file].remove(at);
         prop_assert_eq!(log.fault().map(|fault| fault.record), Some(n as u64));
@@ -111,7 +126,7 @@ proptest! {
     #[test]
     fn any_two_records_that_change_places_are_found(a in 1..=RECORDS, b in 1..=RECORDS) {
         prop_assume!(a != b);
-        let mut log = Log::new();
+        let mut log = Log::again();
         let (one, other) = (log.line(a).clone(), log.line(b).clone());
         (*log.line(a), *log.line(b)) = (other, one);
         prop_assert_eq!(log.fault().map(|fault| fault.record), Some(a.min(b) as u64));
@@ -119,7 +134,7 @@ proptest! {
 
     #[test]
     fn any_repeated_record_is_found(n in 1..=RECORDS, behind in 0..=RECORDS) {
-        let mut log = Log::new();
+        let mut log = Log::again();
         let line = log.line(n).clone();
         let (file, at) = log.place(behind.max(1));
         log.files[file].insert(at + usize::from(behind > 0), line);
@@ -128,7 +143,7 @@ proptest! {
 
     #[test]
     fn any_end_that_is_cut_off_is_found(kept in 1..RECORDS - 1) {
-        let mut log = Log::new();
+        let mut log = Log::again();
         let (file, at) = log.place(kept);
         log.files[file].truncate(at + 1);
         log.files.truncate(file + 1);
@@ -142,7 +157,7 @@ proptest! {
 
     #[test]
     fn any_bytes_are_checked_without_a_panic(bytes: Vec<u8>) {
-        let mut log = Log::new();
+        let mut log = Log::again();
         log.files[1] = vec![bytes];
         prop_assert!(log.fault().is_some());
     }

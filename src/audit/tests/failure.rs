@@ -97,6 +97,7 @@ async fn on_small_disk(disk: &Path) {
     let filler = disk.join("filler");
     let mut file = std::fs::File::create(&filler).expect("a file");
     while std::io::Write::write_all(&mut file, &[1; 512]).is_ok() {}
+    drop(file);
     let mut noted = 11;
     while !rig.audit.refuses() {
         rig.records(20).await;
