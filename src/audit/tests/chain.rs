@@ -16,17 +16,24 @@ struct Log {
 /// Records of the log, the two that open files and three checkpoints among them. The last one is a checkpoint.
 const RECORDS: usize = 18;
 
-/// What all cases of a property begin with.
-static FIRST: LazyLock<Log> = LazyLock::new(Log::new);
+/// The files that a log is checked by.
+const BESIDE: [&str; 2] = ["audit.pub", "audit.head"];
+
+/// What all cases of a property begin with: the lines of a log, and the files beside it.
+static FIRST: LazyLock<(Vec<Vec<Vec<u8>>>, [Vec<u8>; 2])> = LazyLock::new(|| {
+    let log = Log::new();
+    (log.files.clone(), BESIDE.map(|name| std::fs::read(log.dir.path().join(name)).expect("readable")))
+});
 
 impl Log {
-    /// The first one once more, with its key.
+    /// The first one once more.
     fn again() -> Self {
         let dir = tempfile::tempdir().expect("a directory");
-        for name in ["audit.pub", "audit.head"] {
-            std::fs::copy(FIRST.dir.path().join(name), dir.path().join(name)).expect("copied");
+        let (files, beside) = &*FIRST;
+        for (name, bytes) in BESIDE.iter().zip(beside) {
+            std::fs::write(dir.path().join(name), bytes).expect("written");
         }
-        Self { dir, files: FIRST.files.clone() }
+        Self { dir, files: files.clone() }
     }
 
     /// One with a key of its own.
@@ -200,7 +207,7 @@ fn a_foreign_key_and_a_missing_or_old_head_are_found() {
     log.write();
     let put = |name: &str, from: &Path| std::fs::copy(from.join(name), log.dir.path().join(name)).expect("copied");
     let own = tempfile::tempdir().expect("a directory");
-    for name in ["audit.head", "audit.pub"] {
+    for name in BESIDE {
         std::fs::copy(log.dir.path().join(name), own.path().join(name)).expect("copied");
     }
     put("audit.pub", other.dir.path());
