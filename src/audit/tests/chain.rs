@@ -6,11 +6,13 @@ use proptest::prelude::*;
 
 use super::*;
 
+/// The lines of a file.
+type Lines = Vec<Vec<u8>>;
+
 /// A log of two files with checkpoints, and its last checkpoint; made without the writer, so that it is quick.
 struct Log {
     dir: tempfile::TempDir,
-    /// The lines of each file.
-    files: Vec<Vec<Vec<u8>>>,
+    files: Vec<Lines>,
 }
 
 /// Records of the log, the two that open files and three checkpoints among them. The last one is a checkpoint.
@@ -20,7 +22,7 @@ const RECORDS: usize = 18;
 const BESIDE: [&str; 2] = ["audit.pub", "audit.head"];
 
 /// What all cases of a property begin with: the lines of a log, and the files beside it.
-static FIRST: LazyLock<(Vec<Vec<Vec<u8>>>, [Vec<u8>; 2])> = LazyLock::new(|| {
+static FIRST: LazyLock<(Vec<Lines>, [Vec<u8>; 2])> = LazyLock::new(|| {
     let log = Log::new();
     (log.files.clone(), BESIDE.map(|name| std::fs::read(log.dir.path().join(name)).expect("readable")))
 });
