@@ -29,7 +29,7 @@ use crate::sandbox::probe::Report;
 pub use secret::Secret;
 
 /// Version of the messages. A gateway of another version is refused.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 /// The largest packet.
 pub const MAX_PACKET_BYTES: usize = 64 * 1024;
 /// Descriptors of one packet: those of one sandbox.
@@ -47,7 +47,7 @@ pub struct SandboxId(pub u64);
 /// What the supervisor tells the gateway.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum ToGateway {
-    /// The first message; one descriptor: the listening socket.
+    /// The first message, with the listening socket, the page of [`crate::metrics::standing`], and a socket for metrics or none.
     Welcome(Box<Welcome>),
     /// A sandbox that lives on from before the gateway was started; its descriptors are those of [`SandboxFds`].
     Handover(Held),

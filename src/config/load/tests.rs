@@ -260,15 +260,3 @@ fn a_configuration_survives_the_way_to_the_gateway() {
 fn one_session_cannot_take_more_than_all() {
     assert!(matches!(from_environment(&[("REPLTOOL_STORE__TOTAL_MB", "32")]), Err(ConfigError::Store(64, 32))));
 }
-
-#[test]
-fn what_has_no_effect_is_named_if_it_was_changed() {
-    assert_eq!(from_environment(&[]).unwrap().without_effect(), [""; 0]);
-    let config = from_environment(&[
-        ("REPLTOOL_EDGE__METRICS_ADDR", "127.0.0.1:1"),
-        ("REPLTOOL_EDGE__DRAIN_S", "1"),
-        ("REPLTOOL_RATE_LIMIT__BURST", "7"),
-        ("REPLTOOL_STORE__TOTAL_MB", "4096"),
-    ]);
-    assert_eq!(config.unwrap().without_effect(), ["edge.metrics_addr"]);
-}

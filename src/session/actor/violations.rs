@@ -87,6 +87,7 @@ impl Actor {
             session = %self.identity.id, execution = id.as_ref().map(|id| id.as_str()), rule, detail, ?layer, ?action,
             times, "violation"
         );
+        self.meter.violated(&violation, times);
         if action == PolicyAction::Record {
             return;
         }
