@@ -218,13 +218,14 @@ pub(super) async fn answer(connection: Arc<Connection>, request: Request<Incomin
     let routed = route(connection, request, &mut visit).instrument(span.clone()).await;
     let mut answer = routed.unwrap_or_else(|fault| {
         metrics.refused(fault.code());
-        tracing::debug!(parent: &span, status = fault.status().as_u16(), detail = fault.detail(), "a request was refused");
+        let (status, detail) = (fault.status().as_u16(), fault.detail());
+        span.in_scope(|| tracing::debug!(status, detail, "a request was refused"));
         respond::problem(&fault, &request_id)
     });
     visit.finish(answer.headers_mut());
     respond::finish(&mut answer, &request_id);
     let (route, status, took) = (visit.route(), answer.status().as_u16(), begun.elapsed());
-    tracing::debug!(parent: &span, route, method, status, ?took, "answered");
+    span.in_scope(|| tracing::debug!(route, method, status, ?took, "answered"));
     metrics.answered(route, method, status, took);
     answer
 }
