@@ -19,6 +19,7 @@ use super::query::Query;
 use super::received::RequestBody;
 use super::respond::{self, Answer};
 use super::{Connection, Shared, assets, capabilities, counted, files, me, one_shot, rest, scrape, upgrade};
+use crate::metrics::labels::problem;
 use crate::session::SessionHandle;
 
 /// What can be asked for.
@@ -218,8 +219,8 @@ pub(super) async fn answer(connection: Arc<Connection>, request: Request<Incomin
     let routed = route(connection, request, &mut visit).instrument(span.clone()).await;
     let mut answer = routed.unwrap_or_else(|fault| {
         metrics.refused(fault.code());
-        let (status, detail) = (fault.status().as_u16(), fault.detail());
-        span.in_scope(|| tracing::debug!(status, detail, "a request was refused"));
+        // Not the detail: it may quote what the client sent.
+        span.in_scope(|| tracing::debug!(code = problem(fault.code()), "a request was refused"));
         respond::problem(&fault, &request_id)
     });
     visit.finish(answer.headers_mut());

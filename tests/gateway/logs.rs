@@ -91,7 +91,9 @@ async fn lines_of_a_session_outlive_the_request_that_created_it() {
 const CANARY: &str = "canary";
 
 /// Does what there is to do in a language, with a canary in everything that a client chooses.
-async fn do_everything(server: &Server, client: &Client, language: &str, program: &str) {
+async fn do_everything(server: &Server, token: &str, language: &str, program: &str) {
+    let client = Client::new(&server.url, Some(token)).expect("a client");
+    let client = &client;
     let environment = json!({"environment": {"NAME": "canary-environment"}, "working_directory": "canary-folder"});
     let id = session(client, language, environment).await;
     client.write_file(&id, "canary-file", b"canary-content".to_vec()).await.expect("written");
@@ -110,8 +112,13 @@ async fn do_everything(server: &Server, client: &Client, language: &str, program
     until_result(&mut socket, &execution).await;
     socket.send_text("{\"type\":\"canary-type\"}").await.expect("sent");
     client.restart(&id).await.expect("restarted");
-    ask_as_owner(server, "POST", &format!("{SESSIONS}/{id}/execute"), "{\"canary-field\": \"canary-value\"}").await;
-    ask_as_owner(server, "GET", &format!("{SESSIONS}/{id}/history?canary-query=canary"), "").await;
+    let owner = bearer(token);
+    let headers = [("authorization", owner.as_str()), ("content-type", "application/json")];
+    for body in ["{\"canary-field\": 1}", "{\"code\": \"1\", \"timeout_ms\": \"canary-value\"}", "canary-json"] {
+        let reply = ask(server, "POST", &format!("{SESSIONS}/{id}/execute"), &headers, body.as_bytes()).await;
+        assert_eq!(reply.status, 400, "{reply:?}");
+    }
+    ask(server, "GET", &format!("{SESSIONS}/{id}/history?canary-query=canary"), &headers, b"").await;
     client.history(&id, 10, 0).await.expect("history");
     client.delete(&id).await.expect("deleted");
 }
@@ -123,10 +130,10 @@ async fn no_line_of_either_process_has_a_secret_at_any_level() {
     let client = Client::new(&server.url, Some(&token)).expect("a client");
     let raise =
         "print('canary-output')\nimport sys\nprint('canary-error', file=sys.stderr)\nraise ValueError('canary-x')";
-    do_everything(&server, &client, "python", raise).await;
+    do_everything(&server, &token, "python", raise).await;
     let throw = "console.log('canary-output'); console.error('canary-error'); throw new Error('canary-x')";
-    do_everything(&server, &client, "javascript", throw).await;
-    do_everything(&server, &client, "bash", "echo canary-output; echo canary-error >&2; canary-command").await;
+    do_everything(&server, &token, "javascript", throw).await;
+    do_everything(&server, &token, "bash", "echo canary-output; echo canary-error >&2; canary-command").await;
 
     let id = python(&client, json!({})).await;
     let mut socket = client.attach(&id, None).await.expect("a socket");
