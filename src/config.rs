@@ -74,13 +74,6 @@ impl Config {
             audit: Audit::default(),
         }
     }
-
-    /// The keys that were set to something but the default and that this version does not act on.
-    pub fn without_effect(&self) -> Vec<&'static str> {
-        let edge = Edge::default();
-        let changed = [("edge.metrics_addr", self.edge.metrics_addr != edge.metrics_addr)];
-        changed.into_iter().filter(|(_, changed)| *changed).map(|(key, _)| key).collect()
-    }
 }
 
 /// Bounds on sessions.
@@ -111,7 +104,7 @@ impl Default for Sessions {
 pub struct Edge {
     /// Where clients connect. Anything but a loopback address demands `auth.key_file`.
     pub listen: SocketAddr,
-    /// Where `/metrics` is served.
+    /// Where `/metrics` is served, on a loopback address to whoever asks.
     pub metrics_addr: SocketAddr,
     /// Host names that are answered besides `localhost`, loopback addresses and the address that a connection came in by:
     /// `host` with any port, or `host:port`.

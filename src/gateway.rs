@@ -5,6 +5,7 @@
 
 mod audited;
 
+use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -20,6 +21,7 @@ use tokio_util::task::TaskTracker;
 use crate::edge::auth::Auth;
 use crate::edge::capabilities::{self, Host};
 use crate::edge::{Edge, EdgeConfig};
+use crate::metrics::{Facts, Metrics};
 use crate::sandbox::probe::{Report, Tier};
 use crate::sandbox::{confine, reduced};
 use crate::session::log::Tail;
@@ -32,6 +34,8 @@ use crate::supervisor::link::{
 
 /// Notices of the supervisor that wait to be read.
 const NOTICES: usize = 64;
+/// How often it is seen how late a turn comes.
+const TURN: Duration = Duration::from_millis(500);
 /// Threads that serve connections; the work is short and never blocks for long.
 const MAX_WORKERS: usize = 8;
 
@@ -50,16 +54,24 @@ pub fn run() -> ExitCode {
 struct Prepared {
     link: OwnedFd,
     welcome: Box<Welcome>,
-    listener: OwnedFd,
+    sockets: Sockets,
     root: PathBuf,
+}
+
+/// What came with the welcome.
+struct Sockets {
+    api: OwnedFd,
+    /// What the supervisor tells.
+    standing: File,
+    metrics: Option<OwnedFd>,
 }
 
 fn prepare() -> anyhow::Result<Prepared> {
     let link = rustix::io::fcntl_dupfd_cloexec(std::io::stdin(), 3).context("the link is not on standard input")?;
-    let (welcome, listener) = receive_welcome(&link)?;
+    let (welcome, sockets) = receive_welcome(&link)?;
     crate::telemetry::init(&welcome.config.log).context("the log cannot be installed")?;
     let root = confine(&welcome).context("the gateway cannot be confined")?;
-    Ok(Prepared { link, welcome, listener, root })
+    Ok(Prepared { link, welcome, sockets, root })
 }
 
 fn confine(welcome: &Welcome) -> anyhow::Result<PathBuf> {
@@ -71,14 +83,16 @@ fn confine(welcome: &Welcome) -> anyhow::Result<PathBuf> {
 }
 
 /// The first message, before there is a runtime: giving up privilege counts for one thread only.
-fn receive_welcome(link: &OwnedFd) -> anyhow::Result<(Box<Welcome>, OwnedFd)> {
+fn receive_welcome(link: &OwnedFd) -> anyhow::Result<(Box<Welcome>, Sockets)> {
     let mut buffer = vec![0; MAX_PACKET_BYTES];
     loop {
         poll(&mut [PollFd::new(link, PollFlags::IN)], None).context("the link cannot be read")?;
         match link::receive(link.as_fd(), &mut buffer) {
-            Ok((ToGateway::Welcome(welcome), mut fds)) if welcome.version == VERSION => {
-                let listener = fds.pop().context("the listening socket is missing")?;
-                return Ok((welcome, listener));
+            Ok((ToGateway::Welcome(welcome), fds)) if welcome.version == VERSION => {
+                let mut fds = fds.into_iter();
+                let api = fds.next().context("the listening socket is missing")?;
+                let standing = fds.next().context("the page of the supervisor is missing")?.into();
+                return Ok((welcome, Sockets { api, standing, metrics: fds.next() }));
             }
             Ok(_) => bail!("the supervisor speaks another version"),
             Err(error) if link::would_block(&error) => {}
@@ -99,7 +113,7 @@ impl Prepared {
     }
 
     async fn serve_in_runtime(self) -> anyhow::Result<()> {
-        let Self { link, welcome, listener, root } = self;
+        let Self { link, welcome, sockets, root } = self;
         let config = &welcome.config;
         let (notice, mut notices) = mpsc::channel(NOTICES);
         let (supervisor, link) = SupervisorHandle::new(link::register(link)?, notice);
@@ -110,14 +124,21 @@ impl Prepared {
         let kernels = take_over(&mut notices).await?;
         let store = Store::open(&root.join("store.sqlite")).context("the store cannot be opened")?;
         let audit = audited::start(&welcome, &root, &supervisor, &tasks).context("the audit log cannot be started")?;
-        let registry = Registry::new(config, &root, store.clone(), supervisor.clone(), audit.clone())?;
+        let metrics = Metrics::new(facts(&welcome, sockets.standing));
+        let registry =
+            Registry::new(config, &root, store.clone(), supervisor.clone(), audit.clone(), metrics.clone())?;
         let mark = RunMark::new(&root, &welcome.boot_id);
         registry.take_up(kernels, mark.tail()).await.context("sessions cannot be taken up")?;
         mark.begin().context("the store cannot be marked")?;
 
-        let edge = Edge::new(edge_config(&welcome), auth(&welcome)?, registry.clone(), audit.clone());
+        let edge =
+            Edge::new(edge_config(&welcome), auth(&welcome)?, registry.clone(), audit.clone(), metrics.clone());
         let drain = CancellationToken::new();
-        let serve = edge.serve(tcp_listener(listener)?, drain.clone());
+        if let Some(listener) = sockets.metrics {
+            tasks.spawn(edge.serve_metrics(tcp_listener(listener)?, drain.clone()));
+        }
+        tasks.spawn(watch_turns(metrics));
+        let serve = edge.serve(tcp_listener(sockets.api)?, drain.clone());
         supervisor.serving();
         tokio::pin!(serve);
         let mut deadline = Instant::now();
@@ -172,6 +193,32 @@ fn edge_config(welcome: &Welcome) -> EdgeConfig {
         max_connections: usize::try_from(for_connections).unwrap_or(usize::MAX),
         drain: Duration::from_secs(config.edge.drain_s),
         capabilities: capabilities::describe(config, host(welcome)),
+    }
+}
+
+fn facts(welcome: &Welcome, standing: File) -> Facts {
+    let open_files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    Facts {
+        tier: match welcome.isolation.tier {
+            Tier::A => "A",
+            Tier::B => "B",
+            Tier::C => "C",
+            Tier::None => "none",
+        },
+        max_sessions: welcome.config.sessions.max,
+        max_log_bytes: welcome.config.store.total_mb << 20,
+        max_open_files: open_files.unwrap_or(u64::MAX),
+        standing: Some(standing),
+    }
+}
+
+/// Asks for a turn again and again, and counts how late it comes: what everybody else waits, too.
+async fn watch_turns(metrics: Metrics) {
+    let mut due = Instant::now();
+    loop {
+        due = due.max(Instant::now()) + TURN;
+        tokio::time::sleep_until(due).await;
+        metrics.delayed(due.elapsed());
     }
 }
 

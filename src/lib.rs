@@ -19,6 +19,7 @@ pub mod config;
 pub mod edge;
 pub mod gateway;
 pub mod keys;
+pub mod metrics;
 pub mod runtime;
 pub mod sandbox;
 pub mod serve;

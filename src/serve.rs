@@ -2,6 +2,7 @@
 
 mod backends;
 pub mod embedded;
+mod metrics;
 mod users;
 
 use std::borrow::Cow;
@@ -59,7 +60,6 @@ fn run_for(config: Config, purpose: Purpose) -> anyhow::Result<()> {
     };
     let isolation = probe();
     check_isolation(&isolation, &config)?;
-    warn_of_no_effect(&config);
     keys::prepare_data_dir(&config.data_dir)?;
     let _lock = lock(&config.data_dir)?;
     let programs = programs(&config, only)?;
@@ -73,12 +73,16 @@ fn run_for(config: Config, purpose: Purpose) -> anyhow::Result<()> {
     let store = prepare_store(&config.data_dir, base_uid)?;
     let listener = TcpListener::bind(config.edge.listen)
         .with_context(|| format!("cannot listen on {}; choose another address with --listen", config.edge.listen))?;
+    // A server of one command is watched by nobody.
+    let metrics = leash.is_none().then(|| metrics::listen(&config)).transpose()?;
     announce(&config, &listener)?;
-    let parts = Parts { programs, containers, isolation, config, listener, key: signing_key, store, base_uid, leash };
+    let key = signing_key;
+    let parts = Parts { programs, containers, isolation, config, listener, metrics, key, store, base_uid, leash };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("no runtime")?;
     let data_dir = parts.config.data_dir.clone();
     let outcome = runtime.block_on(supervisor::run(parts));
     let _ = std::fs::remove_file(data_dir.join("url"));
+    metrics::forget(&data_dir);
     Ok(outcome?)
 }
 
@@ -160,13 +164,6 @@ fn program(language: Language, interpreter: Interpreter, levels: &config::Sandbo
     let Interpreter { argv, binds, own, version, .. } = interpreter;
     let files = files_by_level(language, files, levels);
     Program { language, version, argv, interrupt, memory_argument, memory_rlimit, files, binds, own }
-}
-
-fn warn_of_no_effect(config: &Config) {
-    let keys = config.without_effect();
-    if !keys.is_empty() {
-        tracing::warn!("settings without effect in this version: {}", keys.join(", "));
-    }
 }
 
 /// The driver, and what it has to say about imports at each level.

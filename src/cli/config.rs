@@ -64,7 +64,7 @@ pub(super) fn run(command: Command) -> anyhow::Result<ExitCode> {
     let text = match form {
         Some(Form::Toml) => settings.iter().map(|setting| toml_line(&setting)).collect(),
         Some(Form::Json) => json(&settings)?,
-        None => verdict(&settings.config),
+        None => "the settings are in order\n".to_owned(),
     };
     std::io::stdout().write_all(text.as_bytes()).context("the settings cannot be printed")?;
     Ok(ExitCode::SUCCESS)
@@ -81,15 +81,6 @@ fn named_files(config: &Config) -> Vec<anyhow::Error> {
     faults.extend(named.javascript.as_deref().and_then(|path| javascript::find(Some(path)).err()).map(Into::into));
     faults.extend(named.bash.as_deref().and_then(|path| bash::find(Some(path)).err()).map(Into::into));
     faults
-}
-
-fn verdict(config: &Config) -> String {
-    let mut text = "the settings are in order\n".to_owned();
-    let idle = config.without_effect();
-    if !idle.is_empty() {
-        text += &format!("settings without effect in this version: {}\n", idle.join(", "));
-    }
-    text
 }
 
 /// Dotted keys rather than tables, so that one line tells all of one setting.

@@ -10,6 +10,7 @@ use super::{Config, Origin, Overrides, Reading, Settings, read};
 
 const OPERATIONS: &str = include_str!("../../docs/operations.md");
 const README: &str = include_str!("../../README.md");
+const REFERENCE: &str = include_str!("../../deploy/repltool.toml");
 
 /// The keys and defaults that are fixed for good; none is "not set".
 const FIXED: &[(&str, Option<&str>)] = &[
@@ -223,7 +224,7 @@ struct Row<'a> {
     range: &'a str,
 }
 
-/// The settings that the document lists: rows of tables, and those in a sentence as `` `key` (default) ``.
+/// The settings that the document lists as rows of tables.
 fn documented() -> Vec<Row<'static>> {
     let settings = OPERATIONS.split("\n## Settings\n").nth(1).unwrap().split("\n## ").next().unwrap();
     let mut rows = Vec::new();
@@ -235,13 +236,6 @@ fn documented() -> Vec<Row<'static>> {
             let default = if each.len() == keys.len() { each[n] } else { cells[1] };
             rows.push(Row { key, default, range: cells[2] });
         }
-    }
-    let idle = settings.split("**without effect in this version**:").nth(1).unwrap_or_default();
-    for (name, rest) in idle.split("\n\n").next().unwrap().split('`').skip(1).step_by(2).filter_map(|name| {
-        let rest = idle.split(&format!("`{name}` (")).nth(1)?;
-        Some((name, rest))
-    }) {
-        rows.push(Row { key: name, default: rest.split(')').next().unwrap(), range: "" });
     }
     rows
 }
@@ -298,4 +292,24 @@ fn variables_in_the_documents_are_those_of_keys() {
         }
     }
     assert!(seen >= 2, "the document gives examples");
+}
+
+/// The reference file with every key in it set.
+fn uncommented() -> String {
+    let key = |line: &&str| line.starts_with(|c: char| c.is_ascii_lowercase());
+    let lines = REFERENCE.lines().map(|line| line.strip_prefix('#').filter(key).unwrap_or(line));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn the_reference_file_has_every_key_with_its_default() {
+    let shipped = layered(REFERENCE, &[], Overrides::default());
+    assert_eq!(shipped.config, Config::with_data_dir("/var/lib/repltool"));
+    let (all, defaults) = (layered(&uncommented(), &[], Overrides::default()), defaults());
+    for (key, _) in RULES.iter().filter(|(_, rule)| !matches!(rule, Rule::Absent(_))) {
+        assert_eq!(layer_of(&all, key), "file", "{key} must stand in deploy/repltool.toml");
+        if let Some(default) = value_of(&defaults, key).filter(|_| *key != "data_dir") {
+            assert_eq!(value_of(&all, key), Some(default), "{key} in deploy/repltool.toml");
+        }
+    }
 }

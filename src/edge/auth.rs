@@ -88,6 +88,8 @@ pub enum Scope {
     Relaxed = 4,
     /// `admin`: sees everybody's sessions.
     Admin = 8,
+    /// `metrics:read`
+    Metrics = 16,
 }
 
 impl Scope {
@@ -98,6 +100,7 @@ impl Scope {
             Self::Read => "session:read",
             Self::Relaxed => "sandbox:relaxed",
             Self::Admin => "admin",
+            Self::Metrics => "metrics:read",
         }
     }
 }
@@ -111,7 +114,7 @@ impl Scopes {
     pub fn parse(text: &str) -> Self {
         let mut set = 0;
         for name in text.split_ascii_whitespace() {
-            for scope in [Scope::Execute, Scope::Read, Scope::Relaxed, Scope::Admin] {
+            for scope in [Scope::Execute, Scope::Read, Scope::Relaxed, Scope::Metrics, Scope::Admin] {
                 if scope.name() == name {
                     set |= scope as u8;
                 }
@@ -125,7 +128,7 @@ impl Scopes {
 
     /// The names of all that it has, also of what is implied.
     pub fn names(self) -> impl Iterator<Item = &'static str> {
-        let all = [Scope::Execute, Scope::Read, Scope::Relaxed, Scope::Admin];
+        let all = [Scope::Execute, Scope::Read, Scope::Relaxed, Scope::Metrics, Scope::Admin];
         all.into_iter().filter(move |scope| self.has(*scope)).map(Scope::name)
     }
 

@@ -27,6 +27,7 @@ use self::places::Places;
 use self::rate::{Rate, Terms};
 use super::audited::Noted;
 use super::auth::Principal;
+use super::counted::NO_ROUTE;
 use super::problem::Fault;
 use crate::config::RateLimit;
 
@@ -38,19 +39,30 @@ const MAX_PEERS: usize = 65_536;
 /// What those share.
 const OTHER_PEERS: IpAddr = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
 
-/// One request on its way: where it comes from, and what its answer has to tell of a rate.
+/// One request on its way: where it comes from, where it goes, and what its answer has to tell of a rate.
 #[derive(Debug)]
 pub(super) struct Visit {
     client: IpAddr,
     standing: Option<Standing>,
     /// What the audit log is told of it.
     pub(super) noted: Noted,
+    route: &'static str,
 }
 
 impl Visit {
     /// A request of a client that was charged to nobody yet.
     pub(super) fn new(client: IpAddr) -> Self {
-        Self { client, standing: None, noted: Noted::default() }
+        Self { client, standing: None, route: NO_ROUTE, noted: Noted::default() }
+    }
+
+    /// What is asked is found: the template of its path.
+    pub(super) fn matched(&mut self, route: &'static str) {
+        self.route = route;
+    }
+
+    /// The template of its path, or a word for what has none.
+    pub(super) fn route(&self) -> &'static str {
+        self.route
     }
 
     /// Where it comes from.

@@ -14,6 +14,7 @@ mod audited;
 pub mod auth;
 mod body;
 pub mod capabilities;
+mod counted;
 mod environment;
 mod files;
 mod forwarded;
@@ -30,6 +31,7 @@ mod received;
 mod respond;
 mod rest;
 mod router;
+mod scrape;
 mod socket;
 mod stream;
 mod upgrade;
@@ -51,6 +53,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use tracing::Instrument;
 
 use self::audited::Audited;
 use self::auth::{Auth, Principal, Scope};
@@ -61,6 +64,7 @@ use self::problem::Fault;
 use self::router::Routes;
 use crate::audit::Audit;
 use crate::config::RateLimit;
+use crate::metrics::Metrics;
 use crate::session::SessionHandle;
 use crate::session::registry::Registry;
 
@@ -110,6 +114,7 @@ struct Shared {
     config: EdgeConfig,
     auth: Auth,
     registry: Registry,
+    metrics: Metrics,
     hosts: Hosts,
     proxies: Proxies,
     limits: Limits,
@@ -134,7 +139,7 @@ struct Connection {
 
 impl Edge {
     /// Joins the parts; nothing happens before [`Edge::serve`].
-    pub fn new(config: EdgeConfig, auth: Auth, registry: Registry, audit: Audit) -> Self {
+    pub fn new(config: EdgeConfig, auth: Auth, registry: Registry, audit: Audit, metrics: Metrics) -> Self {
         let hosts = Hosts::new(&config.allowed_hosts, &config.allowed_origins);
         let proxies = Proxies::new(&config.trusted_proxies);
         let limits = Limits::new(&config.rates, config.max_sockets_per_subject);
@@ -143,6 +148,7 @@ impl Edge {
             config,
             auth,
             registry,
+            metrics,
             hosts,
             proxies,
             limits,
@@ -213,9 +219,14 @@ impl Shared {
     /// Why the registry refused.
     async fn create(&self, owner: &str, config: SessionConfig) -> Result<SessionHandle, Fault> {
         let (registry, owner) = (self.registry.clone(), owner.to_owned());
-        let creation = self.tasks.spawn(async move { registry.create(&owner, config).await });
+        let creation = async move { registry.create(&owner, config).await };
+        let creation = self.tasks.spawn(creation.in_current_span());
         match creation.await {
-            Ok(created) => Ok(created?),
+            Ok(created) => {
+                let handle = created?;
+                router::note_session(handle.identity().id.as_str());
+                Ok(handle)
+            }
             Err(error) => Err(Fault::internal(&error)),
         }
     }

@@ -13,7 +13,7 @@ use tracing::Instrument;
 
 use super::problem::Fault;
 use super::respond::{self, Answer};
-use super::router::Call;
+use super::router::{self, Call};
 use super::stream::{Feed, Format, Scope};
 use super::{Shared, body, rest, validate};
 use crate::session::registry::CreateError;
@@ -28,6 +28,7 @@ pub(super) async fn execute(mut call: Call) -> Result<Answer, Fault> {
     validate::run(config.language, &request.code, request.timeout_ms)?;
     let place = format.map(|_| call.connection.shared.limits.place(&call.principal)).transpose()?;
     let (handle, own) = OwnSession::create(&call.connection.shared, &call.principal.subject, config).await?;
+    router::note_session(handle.identity().id.as_str());
     let execute = Execute {
         id: request.execution_id,
         code: request.code,

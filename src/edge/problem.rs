@@ -92,7 +92,8 @@ impl Fault {
         self.code
     }
 
-    /// What to do about it.
+    /// What to do about it. Never logged: it may quote what the client sent.
+    #[cfg(test)]
     pub(super) fn detail(&self) -> &str {
         &self.detail
     }

@@ -1,12 +1,15 @@
 //! One match from method and path to handler: the API's table of contents, with the scope each route needs.
 
+use std::str::FromStr;
 use std::sync::Arc;
 
 use http::{Method, Request, StatusCode};
 use hyper::body::Incoming;
+use repltool_protocol::ids::SessionId;
 use repltool_protocol::query::QueryKind;
 use repltool_protocol::rest::ProblemCode;
 use repltool_protocol::rest::capabilities::ModeSupport;
+use tokio::time::Instant;
 use tracing::Instrument;
 
 use super::auth::{self, AuthError, Principal, Scope};
@@ -15,7 +18,8 @@ use super::problem::Fault;
 use super::query::Query;
 use super::received::RequestBody;
 use super::respond::{self, Answer};
-use super::{Connection, Shared, assets, capabilities, files, me, one_shot, rest, upgrade};
+use super::{Connection, Shared, assets, capabilities, counted, files, me, one_shot, rest, scrape, upgrade};
+use crate::metrics::labels::problem;
 use crate::session::SessionHandle;
 
 /// What can be asked for.
@@ -45,6 +49,7 @@ pub(super) enum Endpoint {
     CreateAndAttach,
     OneShot,
     Capabilities,
+    Metrics,
 }
 
 /// Who may ask.
@@ -60,7 +65,7 @@ pub(super) enum Access {
     Handshake(Scope),
 }
 
-type Route = (Method, Endpoint, Access);
+pub(super) type Route = (Method, Endpoint, Access);
 
 /// What can be done with a file. An empty path leads here as well, to be refused as one.
 const FILE: &[Route] = &[
@@ -72,7 +77,7 @@ const FILE: &[Route] = &[
 /// What can be done with a file of the web page.
 const PAGE: &[Route] = &[(Method::GET, Endpoint::Page, Access::Public)];
 
-static ROUTES: &[(&str, &[Route])] = &[
+pub(super) static ROUTES: &[(&str, &[Route])] = &[
     ("/healthz", &[(Method::GET, Endpoint::Healthy, Access::Public)]),
     ("/readyz", &[(Method::GET, Endpoint::Ready, Access::Public)]),
     ("/api/v1/openapi.json", &[(Method::GET, Endpoint::Description, Access::Public)]),
@@ -116,6 +121,7 @@ static ROUTES: &[(&str, &[Route])] = &[
     ("/api/v1/ws", &[(Method::GET, Endpoint::CreateAndAttach, Access::Handshake(Scope::Execute))]),
     ("/api/v1/execute", &[(Method::POST, Endpoint::OneShot, Access::Scope(Scope::Execute))]),
     ("/api/v1/capabilities", &[(Method::GET, Endpoint::Capabilities, Access::Token)]),
+    ("/metrics", &[(Method::GET, Endpoint::Metrics, Access::Scope(Scope::Metrics))]),
 ];
 
 /// The path of an endpoint, with names in the place of what differs; none for files of the web page.
@@ -210,24 +216,42 @@ impl Call {
 
 /// Answers one request, whatever it is.
 pub(super) async fn answer(connection: Arc<Connection>, request: Request<Incoming>) -> Answer {
-    let request_id = format!("{:032x}", rand::random::<u128>());
+    let (request_id, begun) = (new_request_id(), Instant::now());
+    let (metrics, method) = (connection.shared.metrics.clone(), counted::method(request.method()));
     let client = connection.shared.proxies.client(connection.peer.ip(), request.headers());
     let mut visit = Visit::new(client);
     (visit.noted.request_id, visit.noted.method) = (request_id.clone(), request.method().clone());
     let audited = connection.clone();
-    let span = tracing::info_span!("request", %request_id, peer = %client);
+    let span = tracing::info_span!("request", %request_id, peer = %client, session = tracing::field::Empty);
     let request = RequestBody::of(request, connection.shared.tasks.clone());
     let routed = route(connection, request, &mut visit).instrument(span.clone()).await;
     if let Err(fault) = &routed {
         audited.shared.audited.refused(&visit, fault).await;
     }
     let mut answer = routed.unwrap_or_else(|fault| {
-        tracing::debug!(parent: &span, status = fault.status().as_u16(), detail = fault.detail(), "a request was refused");
+        metrics.refused(fault.code());
+        // Not the detail: it may quote what the client sent.
+        span.in_scope(|| tracing::debug!(code = problem(fault.code()), "a request was refused"));
         respond::problem(&fault, &request_id)
     });
     visit.finish(answer.headers_mut());
     respond::finish(&mut answer, &request_id);
+    let (route, status, took) = (visit.route(), answer.status().as_u16(), begun.elapsed());
+    span.in_scope(|| tracing::debug!(route, method, status, ?took, "answered"));
+    metrics.answered(route, method, status, took);
     answer
+}
+
+/// From now on the lines of this request tell of the session, if it can be the name of one.
+pub(super) fn note_session(id: &str) {
+    if let Ok(id) = SessionId::from_str(id) {
+        tracing::Span::current().record("session", tracing::field::display(&id));
+    }
+}
+
+/// A name for a request, on its answer and in the log.
+pub(super) fn new_request_id() -> String {
+    format!("{:032x}", rand::random::<u128>())
 }
 
 async fn route(connection: Arc<Connection>, request: Request<RequestBody>, visit: &mut Visit) -> Result<Answer, Fault> {
@@ -238,8 +262,10 @@ async fn route(connection: Arc<Connection>, request: Request<RequestBody>, visit
         return respond::options(&shared.routes.options(path)?);
     }
     let (endpoint, access, names) = shared.routes.find(request.method(), path)?;
+    visit.matched(counted::route(endpoint));
     let (id, file) = (names.id.to_owned(), names.file.to_owned());
     visit.noted.route = template(endpoint);
+    note_session(&id);
     let scope = match access {
         Access::Public => return public(shared, endpoint, &request),
         Access::Token => None,
@@ -271,6 +297,7 @@ async fn route(connection: Arc<Connection>, request: Request<RequestBody>, visit
         Endpoint::RemoveFile => files::remove(&call, &id, &file).await,
         Endpoint::OneShot => one_shot::execute(call).await,
         Endpoint::Capabilities => capabilities::get(&call),
+        Endpoint::Metrics => scrape::get(&call),
         Endpoint::Me => me::me(&call, visit.standing()),
         Endpoint::Healthy | Endpoint::Ready | Endpoint::Attach | Endpoint::CreateAndAttach => Err(Fault::not_found()),
         Endpoint::Description | Endpoint::Page => Err(Fault::not_found()),
@@ -304,6 +331,7 @@ pub(super) fn admit(
 fn authenticate(shared: &Shared, visit: &mut Visit, token: Result<&str, AuthError>) -> Result<Principal, Fault> {
     token.and_then(|token| shared.auth.verify(token)).map_err(|error| {
         visit.noted.reason = Some(error.to_string());
+        shared.metrics.login_failed(counted::reason(error));
         match shared.limits.charge_failure(visit) {
             Ok(()) => {
                 tracing::warn!(reason = %error, "authentication failed");

@@ -81,6 +81,7 @@ pub(super) struct Attachment {
 pub(super) async fn serve(connection: &Connection, stream: TcpStream, early: Bytes, attachment: &Attachment) {
     let session = &attachment.handle.identity().id;
     tracing::debug!(%session, subject = attachment.principal.subject, "a socket is attached");
+    let _open = connection.shared.metrics.socket();
     let mut socket = Socket::new(wire(stream, early).await, connection, attachment);
     let ending = socket.run(&connection.shared.drain).await;
     tracing::debug!(%session, ?ending, "a socket is detached");
@@ -212,10 +213,14 @@ impl<'a> Socket<'a> {
     fn on_item(&mut self, first: Result<Option<Item>, LogError>) -> Result<(), Ending> {
         let mut bytes = 0;
         let mut next = first;
+        self.connection.shared.metrics.lag(self.source.behind());
         while let Some(item) = next.map_err(|error| self.failed(&error))? {
             bytes += match item {
                 Item::Event(event) => self.feed(text(event.json.clone())?)?,
-                Item::Gap { from, to } => self.feed(encode_notice(&Notice::Gap { from, to }).into())?,
+                Item::Gap { from, to } => {
+                    self.connection.shared.metrics.gap();
+                    self.feed(encode_notice(&Notice::Gap { from, to }).into())?
+                }
                 Item::End => return Err(Ending::Close(self.end())),
             };
             if bytes >= BATCH_BYTES {
@@ -239,6 +244,9 @@ impl<'a> Socket<'a> {
 
     /// Sends an answer to this peer alone.
     fn say(&mut self, notice: &Notice) -> Result<(), Ending> {
+        if let Notice::Problem { code, .. } = notice {
+            self.connection.shared.metrics.refused_on_socket(*code);
+        }
         self.owed += self.feed(encode_notice(notice).into())?;
         self.flush()
     }

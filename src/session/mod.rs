@@ -20,6 +20,7 @@ pub mod log;
 mod recovery;
 pub mod registry;
 mod screening;
+mod stock;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -183,8 +184,8 @@ pub struct Identity {
 /// What the actor is asked. The sender may go away: a command that was queued is carried out all the same.
 #[derive(Debug)]
 pub enum Command {
-    /// See [`SessionHandle::execute`].
-    Execute(Judged, oneshot::Sender<Result<Accepted, Refusal>>),
+    /// See [`SessionHandle::execute`]; the span is that of whoever asks.
+    Execute(Judged, tracing::Span, oneshot::Sender<Result<Accepted, Refusal>>),
     /// See [`SessionHandle::interrupt`].
     Interrupt(Option<ExecutionId>, oneshot::Sender<Result<(), Refusal>>),
     /// See [`SessionHandle::restart`].
@@ -289,7 +290,7 @@ impl SessionHandle {
     /// Not cancel-safe in one point: a caller that goes away may have queued the execution, which is then run.
     pub async fn execute(&self, execute: Execute) -> Result<Accepted, Refusal> {
         let judged = self.screening.judge(&self.identity, execute).await?;
-        self.ask(|reply| Command::Execute(judged, reply)).await?
+        self.ask(|reply| Command::Execute(judged, tracing::Span::current(), reply)).await?
     }
 
     /// Interrupts an execution and keeps the state: the one that runs, or the named one (a queued one is cancelled, a

@@ -21,6 +21,7 @@ use super::log::{Log, LogError, LogLimits, LogReader, Total};
 use super::{COMMAND_QUEUE, Command, Identity, Lifespan, Screening, SessionHandle, Snapshot, create_request};
 use crate::audit::Audit;
 use crate::config::Config;
+use crate::metrics::Metrics;
 use crate::runtime::{BootError, Kernel};
 use crate::store::{SessionRow, Store, StoreError};
 use crate::supervisor::handle::SupervisorHandle;
@@ -75,7 +76,7 @@ pub struct Registry {
 
 #[derive(Debug)]
 pub(super) struct Shared {
-    sessions: DashMap<SessionId, SessionHandle>,
+    pub(super) sessions: DashMap<SessionId, SessionHandle>,
     total: Arc<Semaphore>,
     subjects: DashMap<String, Arc<Semaphore>>,
     max: usize,
@@ -83,12 +84,13 @@ pub(super) struct Shared {
     settings: Settings,
     sandbox: crate::config::Sandbox,
     pub(super) log_limits: LogLimits,
-    log_total: Total,
+    pub(super) log_total: Total,
     pub(super) logs: PathBuf,
     pub(super) store: Store,
     pub(super) supervisor: SupervisorHandle,
     pub(super) audit: Audit,
     screening: Arc<Screening>,
+    pub(super) metrics: Metrics,
     tasks: TaskTracker,
     draining: AtomicBool,
 }
@@ -107,6 +109,7 @@ impl Registry {
         store: Store,
         supervisor: SupervisorHandle,
         audit: Audit,
+        metrics: Metrics,
     ) -> Result<Self, OpenError> {
         let logs = root.join("sessions");
         std::fs::create_dir_all(&logs).map_err(OpenError::Folder)?;
@@ -132,6 +135,7 @@ impl Registry {
             supervisor,
             audit,
             screening: Arc::new(Screening::new(&config.sandbox)),
+            metrics,
             tasks: TaskTracker::new(),
             draining: AtomicBool::new(false),
         };
@@ -184,14 +188,16 @@ impl Registry {
             created_at: jiff::Timestamp::now(),
             lifespan,
         });
-        let kernel =
-            Kernel::boot(&self.shared.supervisor, create_request(&identity, &config)).await.map_err(|error| {
-                self.shared.supervisor.release(&identity.id);
-                unavailable(&error)
-            })?;
+        let meter = self.shared.metrics.session(identity.language, identity.sandbox_mode);
+        let boot = Kernel::boot(&self.shared.supervisor, create_request(&identity, &config));
+        let kernel = meter.start(boot).await.map_err(|error| {
+            self.shared.supervisor.release(&identity.id);
+            unavailable(&error)
+        })?;
         let (log, reader) = self.store_new(&identity, &config).await.inspect_err(|_| {
             self.shared.supervisor.release(&identity.id);
         })?;
+        meter.created();
         tracing::info!(session = %identity.id, language = ?identity.language, mode = ?identity.sandbox_mode, "created");
         self.shared.audit.note(audited::created(&identity));
         let handle = self.run(identity, config, log, reader, Some(permits), Origin::New(kernel));
@@ -246,6 +252,7 @@ impl Registry {
             settings: shared.settings,
             policy: shared.sandbox.policy(identity.sandbox_mode),
             log,
+            meter: shared.metrics.session(identity.language, identity.sandbox_mode),
             store: shared.store.clone(),
             supervisor: shared.supervisor.clone(),
             audit: shared.audit.clone(),
@@ -253,7 +260,8 @@ impl Registry {
             snapshot,
         };
         shared.sessions.insert(identity.id.clone(), handle.clone());
-        let span = tracing::info_span!("session", id = %identity.id);
+        // It outlives the request that it was made by.
+        let span = tracing::info_span!(parent: None, "session", id = %identity.id);
         let registry = self.clone();
         let actor = async move {
             // A panic ends this session and no other; its kernel is killed as it is dropped.

@@ -101,12 +101,12 @@ pub enum Notice {
 /// See [`LinkError`]; `Version` if the supervisor is of another version.
 pub async fn welcome(socket: &AsyncFd<OwnedFd>) -> Result<(Box<Welcome>, OwnedFd), LinkError> {
     let mut buffer = vec![0; MAX_PACKET_BYTES];
-    let (message, mut fds) = receive(socket, &mut buffer).await?;
+    let (message, fds) = receive(socket, &mut buffer).await?;
     let ToGateway::Welcome(welcome) = message else { return Err(LinkError::Descriptors) };
     if welcome.version != VERSION {
         return Err(LinkError::Version(welcome.version));
     }
-    let listener = fds.pop().ok_or(LinkError::Descriptors)?;
+    let listener = fds.into_iter().next().ok_or(LinkError::Descriptors)?;
     Ok((welcome, listener))
 }
 

@@ -50,7 +50,7 @@ pub struct SandboxId(pub u64);
 /// What the supervisor tells the gateway.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum ToGateway {
-    /// The first message; one descriptor: the listening socket.
+    /// The first message, with the listening socket, the page of [`crate::metrics::standing`], and a socket for metrics or none.
     Welcome(Box<Welcome>),
     /// A sandbox that lives on from before the gateway was started; its descriptors are those of [`SandboxFds`].
     Handover(Held),

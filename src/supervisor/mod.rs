@@ -22,6 +22,7 @@ mod processes;
 mod program;
 mod sandboxes;
 mod sealing;
+mod standing;
 mod waits;
 
 use std::net::SocketAddr;
@@ -53,6 +54,8 @@ pub struct Parts {
     pub config: Config,
     /// The bound socket of the API.
     pub listener: std::net::TcpListener,
+    /// The bound socket of metrics; none: they are not served on an address of their own.
+    pub metrics: Option<std::net::TcpListener>,
     /// What can be run.
     pub programs: Vec<Program>,
     /// The levels whose sandboxes a container runtime makes.
@@ -121,6 +124,7 @@ struct Supervisor {
     sealing: Sealing,
     gateway: Option<Gateway>,
     restart_at: Instant,
+    reporter: standing::Reporter,
 }
 
 enum Wake {
@@ -137,7 +141,8 @@ impl Supervisor {
     fn new(parts: Parts) -> Result<Self, SupervisorError> {
         let sandboxes = Sandboxes::new(&parts)?;
         let sealing = Sealing::new(&parts.config.data_dir)?;
-        Ok(Self { parts, sandboxes, sealing, gateway: None, restart_at: Instant::now() })
+        let reporter = standing::Reporter::new()?;
+        Ok(Self { parts, sandboxes, sealing, gateway: None, restart_at: Instant::now(), reporter })
     }
 
     async fn serve(&mut self) -> Result<(), SupervisorError> {
@@ -185,24 +190,20 @@ impl Supervisor {
             config: self.parts.config.clone(),
             signing_key: key,
             store: StoreRoot { path: self.parts.store.path.clone(), user: self.parts.store.user },
-            boot_id: boot_id(),
+            boot_id: standing::boot_id(),
             interpreters: self.parts.programs.iter().map(|it| (it.language, it.version.clone())).collect(),
             isolation: self.parts.isolation.clone(),
             sealed: self.sealing.last(),
             is_first: self.sealing.is_first_gateway(),
         };
         let mut gateway = Gateway::start()?;
-        gateway.send(&ToGateway::Welcome(Box::new(welcome)), vec![self.listener_copy()?]);
+        gateway.send(&ToGateway::Welcome(Box::new(welcome)), self.welcome_fds()?);
         gateway.hand_over(self.sandboxes.held());
         gateway.flush(&self.sandboxes);
         tracing::info!(pid = gateway.pid(), sandboxes = self.sandboxes.len(), "gateway started");
         self.gateway = Some(gateway);
         self.restart_at = Instant::now() + RESTART_PAUSE;
         Ok(())
-    }
-
-    fn listener_copy(&self) -> Result<OwnedFd, SupervisorError> {
-        Ok(self.parts.listener.try_clone().map_err(|e| SupervisorError::Io("dup of the listener", e))?.into())
     }
 
     fn obey(&mut self, message: ToSupervisor) {
@@ -307,6 +308,7 @@ impl Supervisor {
 
     fn tick(&mut self) -> Result<(), SupervisorError> {
         self.sandboxes.sweep();
+        self.report();
         if self.gateway.is_none() && Instant::now() >= self.restart_at {
             self.restart_or_wait();
         }
@@ -379,9 +381,4 @@ impl Supervisor {
             }
         }
     }
-}
-
-/// Identifies this run of the machine: proc(5), `random/boot_id`.
-fn boot_id() -> String {
-    std::fs::read_to_string("/proc/sys/kernel/random/boot_id").map(|it| it.trim().to_owned()).unwrap_or_default()
 }

@@ -76,6 +76,12 @@ impl Server {
         Self::start_in(dir, As::Me, settings, &[]).await
     }
 
+    /// A server with these variables, and else as it is shipped.
+    pub async fn start_with_variables(variables: &'static [(&'static str, &'static str)]) -> Self {
+        let dir = tempfile::Builder::new().prefix("repltool-test-").tempdir().expect("a directory for the server");
+        Self::start_in(dir, As::Me, "", variables).await
+    }
+
     async fn start_in(
         dir: TempDir,
         user: As,
@@ -87,7 +93,8 @@ impl Server {
         let data = dir.path().join("data");
         let mut command = binary_as(user);
         command
-            .args(["serve", "--listen", "127.0.0.1:0", "--metrics-addr", "127.0.0.1:0"])
+            .args(["serve", "--listen", "127.0.0.1:0"])
+            .env("REPLTOOL_EDGE__METRICS_ADDR", "127.0.0.1:0")
             .arg("--data-dir")
             .arg(&data)
             .arg("--config")

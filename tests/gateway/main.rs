@@ -166,6 +166,15 @@ mod cli;
 /// Settings: read from their layers, checked, shown, with everything that is wrong with them.
 mod settings;
 
+/// What is shipped to run a server: alerts, a dashboard, a unit.
+mod deploy;
+
+/// Metrics: who gets them, what they count, and that no client makes up a label.
+mod metrics;
+
+/// The server's own log: which request and session a line is of, and what is in no line.
+mod logs;
+
 /// The idle timeout: what keeps a session, and what does not.
 mod idle;
 

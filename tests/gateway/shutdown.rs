@@ -224,7 +224,7 @@ async fn refused(arguments: &[&str], dir: &Path, settings: &str) -> Output {
     let config = dir.join("refused.toml");
     std::fs::write(&config, settings).expect("the configuration is written");
     let mut command = binary_as(As::Me);
-    command.args(["serve", "--metrics-addr", "127.0.0.1:0", "--config"]).arg(&config).args(arguments);
+    command.args(["serve", "--config"]).arg(&config).args(arguments).env("REPLTOOL_EDGE__METRICS_ADDR", "127.0.0.1:0");
     let output = tokio::process::Command::from(command).kill_on_drop(true).output();
     let output = in_time("a server that does not start", output).await.expect("it runs");
     assert_eq!(output.status.code(), Some(1), "{output:?}");
@@ -263,6 +263,9 @@ async fn a_port_that_is_taken_is_named() {
     let data = data.to_str().expect("a path");
     let output = refused(&["--listen", &address, "--data-dir", data], dir.path(), "").await;
     assert_says(&output, &["cannot listen on", &address, "--listen", "in use"]);
+    let arguments = ["--listen", "127.0.0.1:0", "--metrics-addr", &address, "--data-dir", data];
+    let output = refused(&arguments, dir.path(), "").await;
+    assert_says(&output, &["cannot serve metrics on", &address, "--metrics-addr", "in use"]);
 }
 
 #[tokio::test]

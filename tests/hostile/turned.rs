@@ -140,7 +140,7 @@ impl Turned {
 fn welcome(link: &OwnedFd, buffer: &mut [u8]) -> (Box<Welcome>, OwnedFd) {
     poll(&mut [PollFd::new(link, PollFlags::IN)], None).unwrap();
     match link::receive(link.as_fd(), buffer).unwrap() {
-        (ToGateway::Welcome(welcome), mut fds) => (welcome, fds.pop().unwrap()),
+        (ToGateway::Welcome(welcome), fds) => (welcome, fds.into_iter().next().unwrap()),
         (other, _) => panic!("no welcome: {other:?}"),
     }
 }

@@ -262,18 +262,6 @@ fn one_session_cannot_take_more_than_all() {
 }
 
 #[test]
-fn what_has_no_effect_is_named_if_it_was_changed() {
-    assert_eq!(from_environment(&[]).unwrap().without_effect(), [""; 0]);
-    let config = from_environment(&[
-        ("REPLTOOL_EDGE__METRICS_ADDR", "127.0.0.1:1"),
-        ("REPLTOOL_EDGE__DRAIN_S", "1"),
-        ("REPLTOOL_RATE_LIMIT__BURST", "7"),
-        ("REPLTOOL_STORE__TOTAL_MB", "4096"),
-    ]);
-    assert_eq!(config.unwrap().without_effect(), ["edge.metrics_addr"]);
-}
-
-#[test]
 fn the_audit_log_is_kept_for_ninety_days_at_least() {
     assert_eq!(Config::with_data_dir("/d").audit.keep_days, 90);
     assert_eq!(from_file("[audit]\nkeep_days = 400\n").unwrap().audit.keep_days, 400);

@@ -10,7 +10,7 @@ use super::*;
 /// Method and path to what is needed: nothing, or a scope.
 type Surface = BTreeMap<(String, String), Option<&'static str>>;
 
-const SCOPES: [Scope; 3] = [Scope::Read, Scope::Execute, Scope::Relaxed];
+const SCOPES: [Scope; 4] = [Scope::Read, Scope::Execute, Scope::Relaxed, Scope::Metrics];
 
 fn document() -> Value {
     serde_json::from_str(&openapi::document()).unwrap()

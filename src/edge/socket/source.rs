@@ -47,6 +47,11 @@ impl Source {
         }
     }
 
+    /// How many events the log has beyond those that were read.
+    pub(super) fn behind(&self) -> u64 {
+        self.log.last_seq().0.saturating_sub(self.cursor.position().0)
+    }
+
     /// Whether there is room for another replay.
     pub(super) fn may_replay(&self) -> bool {
         self.replays.len() < MAX_REPLAYS

@@ -6,6 +6,7 @@ use repltool_protocol::event::{SessionStatus, StatusReason};
 use repltool_protocol::ids::{ExecutionId, Seq};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
+use tracing::Span;
 
 use super::kernel::Job;
 use super::running::{Cause, state_lost};
@@ -24,7 +25,7 @@ impl Actor {
     /// Carries out a command that does not end the session.
     pub(super) fn on_command(&mut self, command: Command) {
         match command {
-            Command::Execute(judged, reply) => drop(reply.send(self.execute(judged))),
+            Command::Execute(judged, asker, reply) => drop(reply.send(self.execute(judged, &asker))),
             Command::Interrupt(id, reply) => {
                 self.interrupt(id.as_ref());
                 let _ = reply.send(Ok(()));
@@ -38,9 +39,10 @@ impl Actor {
         }
     }
 
-    fn execute(&mut self, judged: Judged) -> Result<Accepted, Refusal> {
+    fn execute(&mut self, judged: Judged, asker: &Span) -> Result<Accepted, Refusal> {
         let id = judged.execute.id.clone().unwrap_or_else(new_execution_id);
-        let job = Job::new(judged);
+        let job = Job::new(judged).told_in(asker, &self.identity.id, &id);
+        let _told = job.span.clone().entered();
         let fingerprint = Fingerprint::of(&job.code);
         match self.book.judge(&id, fingerprint, job.bytes()) {
             Verdict::Follow(after) => return Ok(Accepted { id, after }),
@@ -169,7 +171,7 @@ impl Actor {
                 () = tokio::time::sleep_until(until) => None,
             };
             match command {
-                Some(Command::Execute(_, reply)) => drop(reply.send(Err(Refusal::Gone))),
+                Some(Command::Execute(_, _, reply)) => drop(reply.send(Err(Refusal::Gone))),
                 Some(Command::Interrupt(_, reply)) => drop(reply.send(Err(Refusal::Gone))),
                 Some(Command::Restart(reply)) => drop(reply.send(Err(Refusal::Gone))),
                 Some(Command::Stdin(_, reply)) => drop(reply.send(Err(Refusal::Gone))),
@@ -214,6 +216,7 @@ impl Actor {
     }
 
     pub(super) async fn close(&mut self, why: &str, end: End, reason: StatusReason) {
+        self.meter.ended(end.name());
         self.end_running(why);
         self.end_waiting(why);
         let record = audited::ended(&self.identity, audited::reason(end));

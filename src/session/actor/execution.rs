@@ -11,6 +11,7 @@ use super::kernel::Job;
 use super::limits;
 use super::running::{ANSWER_LIMIT, ASK_LIMIT, Cause, Finished, GRACE, Repeat, Running, state_lost};
 use super::violations::TOO_MANY;
+use crate::metrics::labels;
 use crate::runtime::control::{Done, ToDriver};
 use crate::runtime::{Kernel, Used};
 use crate::session::admission::Ticket;
@@ -45,6 +46,7 @@ impl Actor {
         if self.replacing {
             return self.book.put_back(ticket);
         }
+        let queued_at = ticket.job.queued_at;
         let running = Running::new(ticket.id.clone(), ticket.job.clone(), count);
         if self.reopen_stdin(running.stdin_mode()) {
             return self.book.put_back(ticket);
@@ -60,6 +62,7 @@ impl Actor {
             kernel.begin_usage();
         }
         self.running = Some(running);
+        queued_at.into_iter().for_each(|at| self.meter.waited(at.elapsed()));
         self.strays = 0;
         self.note_judgement();
         if self.end_refused() {
@@ -330,12 +333,16 @@ impl Actor {
         self.record(Finished { outcome, code: job.code });
     }
 
-    /// Hands a result to the history and appends it. Without room it is kept until there is.
+    /// An execution has ended, for good.
     fn record(&mut self, finished: Finished) {
         self.audit.note(audited::execution(&self.identity, &finished.outcome, &finished.code));
+        self.meter.executed(&finished.outcome);
+        let (outcome, took_ms) = (labels::outcome(&finished.outcome), finished.outcome.execution_time_ms);
+        tracing::debug!(outcome, took_ms, "an execution has ended");
         self.keep(finished);
     }
 
+    /// Hands a result to the history and appends it. Without room it is kept until there is.
     fn keep(&mut self, finished: Finished) {
         // First, so that whoever has seen the result finds it in the history. Once more changes nothing.
         self.store.finish(&self.identity.id, &finished.outcome, &finished.code);

@@ -4,15 +4,17 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use repltool_protocol::event::{Recovered, SessionStatus, StatusReason};
-use repltool_protocol::ids::{ExecutionId, Seq};
+use repltool_protocol::ids::{ExecutionId, Seq, SessionId};
 use serde::{Deserialize, Serialize};
 
 use tokio::time::Instant;
+use tracing::Span;
 
-use super::running::{ANSWER_LIMIT, GRACE};
+use super::running::{ANSWER_LIMIT, Cause, GRACE};
 use super::stdin::Feed;
 use super::{Actor, Running};
 use crate::audit::Kind;
+use crate::metrics::labels;
 use crate::runtime::control::{ControlError, FIRST_QUERY, FromDriver};
 use crate::runtime::screen::Judgement;
 use crate::runtime::{BootError, Kernel, KernelEvent, Used};
@@ -26,7 +28,7 @@ use crate::supervisor::link::Exited;
 const MAX_STRAYS: u32 = 100;
 
 /// What an execution is to do, as it is stored.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Job {
     pub(super) code: String,
     timeout_ms: u64,
@@ -39,13 +41,25 @@ pub(super) struct Job {
     /// What the screening of its code said.
     #[serde(default, skip_serializing_if = "Judgement::is_empty")]
     pub(super) judgement: Judgement,
+    /// When this gateway took it; none in what an earlier one has stored.
+    #[serde(skip)]
+    pub(super) queued_at: Option<Instant>,
+    /// What its lines in the log of the server stand in.
+    #[serde(skip, default = "Span::none")]
+    pub(super) span: Span,
 }
 
 impl Job {
     pub(super) fn new(Judged { execute, judgement }: Judged) -> Self {
         let timeout_ms = u64::try_from(execute.timeout.as_millis()).unwrap_or(u64::MAX);
         let Execute { code, stdin, interactive, .. } = execute;
-        Self { code, timeout_ms, stdin, interactive, judgement }
+        let (queued_at, span) = (Some(Instant::now()), Span::none());
+        Self { code, timeout_ms, stdin, interactive, judgement, queued_at, span }
+    }
+
+    /// The same, whose lines in the log of the server are those of the request that it came by.
+    pub(super) fn told_in(self, asker: &Span, session: &SessionId, execution: &ExecutionId) -> Self {
+        Self { span: tracing::info_span!(parent: asker, "execution", %session, %execution), ..self }
     }
 
     /// What it takes of the queue's bytes.
@@ -127,6 +141,7 @@ impl Actor {
         let (status, used) = kernel.as_ref().map_or((None, Used::default()), |it| (it.exit_status(), it.used()));
         // One that ended by itself in time was not given up.
         let given_up = self.fault.take().filter(|_| self.kill_at.is_none());
+        self.count_loss(exited, given_up.is_some());
         (self.asked, self.kill_at, self.strays) = (None, None, 0);
         (self.synchronising, self.fence, self.reap, self.replacing) = (None, false, false, false);
         self.feed = Feed::default();
@@ -145,13 +160,26 @@ impl Actor {
         self.publish();
     }
 
+    fn count_loss(&self, exited: &Exited, given_up: bool) {
+        let stop = self.running.as_ref().and_then(|running| running.stop);
+        self.meter.lost(match (exited.limit, stop) {
+            _ if self.violations.condemned => "violations",
+            _ if !self.restarts.is_empty() => "restart",
+            (_, Some(Cause::Limit(limit))) | (Some(limit), _) => labels::limit(limit),
+            _ if given_up => "fault",
+            _ => "exit",
+        });
+    }
+
     pub(super) fn begin_boot(&mut self) {
         if self.boot.is_some() || self.kernel.is_some() || self.violations.condemned {
             return;
         }
         let supervisor = self.supervisor.clone();
         let create = create_request(&self.identity, &self.config);
-        self.boot = Some(Box::pin(async move { Kernel::boot(&supervisor, create).await.map(Box::new) }));
+        let meter = self.meter.clone();
+        let boot = async move { meter.start(Kernel::boot(&supervisor, create)).await.map(Box::new) };
+        self.boot = Some(Box::pin(boot));
         self.publish();
     }
 

@@ -26,7 +26,7 @@ impl Actor {
             (Some(_), limit) => self.stop(Cause::Limit(limit)),
             // What was refused are processes that would come: without those that are there, the state can be kept.
             (None, Limit::Processes) => self.clear_processes(),
-            (None, _) => self.replace(),
+            (None, limit) => self.replace(limit),
         }
     }
 
@@ -48,12 +48,14 @@ impl Actor {
         let Some(kernel) = &mut self.kernel else { return };
         self.asked = Some((kernel.kill_rest(), Instant::now() + ASK_LIMIT));
         (self.fence, self.reap) = (true, true);
+        self.meter.struck(Limit::Processes);
         self.tell(SessionStatus::Active, StatusReason::Limit, None);
     }
 
     /// A limit struck between executions: the interpreter is replaced.
-    pub(super) fn replace(&mut self) {
+    pub(super) fn replace(&mut self, limit: Limit) {
         if self.kernel.is_some() && !std::mem::replace(&mut self.replacing, true) {
+            self.meter.struck(limit);
             self.tell(SessionStatus::Active, StatusReason::Limit, None);
             self.kill();
         }

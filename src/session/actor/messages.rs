@@ -124,7 +124,7 @@ impl Actor {
                 running.dropped += weight as u64;
                 self.stop(Cause::Limit(Limit::Output));
             }
-            None => self.replace(),
+            None => self.replace(Limit::Output),
         }
         self.acknowledge(m);
     }

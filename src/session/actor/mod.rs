@@ -34,12 +34,14 @@ use repltool_protocol::ids::ExecutionId;
 use repltool_protocol::rest::SessionConfig;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
+use tracing::Span;
 
 use super::admission::{Book, Fingerprint, Rules, Ticket};
 use super::log::{Found, Log, LogError, Message};
 use super::{Command, End, Identity, Refusal, Snapshot};
 use crate::audit::Audit;
 use crate::config::PolicyAction;
+use crate::metrics::SessionMeter;
 use crate::runtime::{BootError, Kernel, KernelEvent};
 use crate::store::Store;
 use crate::supervisor::handle::SupervisorHandle;
@@ -76,6 +78,7 @@ pub(crate) struct Parts {
     /// What is done about code that breaks the policy of the session's level.
     pub(crate) policy: PolicyAction,
     pub(crate) log: Log,
+    pub(crate) meter: SessionMeter,
     pub(crate) store: Store,
     pub(crate) supervisor: SupervisorHandle,
     pub(crate) audit: Audit,
@@ -109,6 +112,7 @@ pub(crate) struct Actor {
     config: SessionConfig,
     settings: Settings,
     log: Log,
+    meter: SessionMeter,
     store: Store,
     supervisor: SupervisorHandle,
     audit: Audit,
@@ -172,7 +176,7 @@ enum Wake {
 impl Actor {
     /// An actor at its beginning.
     pub(crate) fn new(parts: Parts, origin: Origin) -> Self {
-        let Parts { identity, config, settings, policy, log, store, supervisor, audit, commands, snapshot } = parts;
+        let Parts { identity, config, settings, policy, log, meter, store, supervisor, audit, commands, snapshot } = parts;
         let rules =
             Rules { queue: settings.queue, queue_bytes: QUEUE_BYTES, max_expressions: identity.limits.max_expressions };
         let now = Instant::now();
@@ -181,6 +185,7 @@ impl Actor {
             config,
             settings,
             log,
+            meter,
             store,
             supervisor,
             audit,
@@ -252,13 +257,14 @@ impl Actor {
                 command = self.commands.recv() => command.map_or(Wake::Abandoned, Wake::Command),
                 () = sleep_until(timer) => Wake::Timer,
             };
+            let span = self.running.as_ref().map_or_else(Span::none, |running| running.job.span.clone());
             match wake {
-                Wake::Kernel(event) => self.on_kernel(event),
+                Wake::Kernel(event) => span.in_scope(|| self.on_kernel(event)),
                 Wake::Booted(outcome) => self.on_booted(outcome),
                 Wake::Command(Command::Terminate(reply)) => return self.terminate(reply).await,
                 Wake::Command(Command::Drain(deadline, reply)) => self.draining = Some((deadline, reply)),
                 Wake::Command(command) => self.on_command(command),
-                Wake::Timer => self.on_timer(),
+                Wake::Timer => span.in_scope(|| self.on_timer()),
                 Wake::Abandoned => return,
             }
             if self.violations.condemned {
@@ -327,6 +333,7 @@ impl Actor {
         let now = Instant::now();
         let since = self.stalled.map_or(now, |(since, _)| since);
         if self.stalled.is_none() {
+            self.meter.log_failed();
             tracing::error!(error = error as &dyn std::error::Error, "the session's log cannot be written");
         }
         self.stalled = Some((since, now + STALL_RETRY));

@@ -64,6 +64,10 @@ impl Actor {
 
     /// So many bytes are in the log.
     pub(super) fn count_kept(&mut self, bytes: usize) {
+        self.meter.kept(bytes);
+        if let Some(running) = self.running.as_ref().filter(|running| running.kept == 0 && bytes > 0) {
+            self.meter.first_output(running.started.elapsed());
+        }
         let kept = self.running.as_mut().map_or(&mut self.idle_kept, |running| &mut running.kept);
         *kept += bytes as u64;
     }
@@ -79,7 +83,7 @@ impl Actor {
                 running.dropped += dropped as u64;
                 self.stop(Cause::Limit(Limit::Output));
             }
-            None => self.replace(),
+            None => self.replace(Limit::Output),
         }
         Some(dropped)
     }

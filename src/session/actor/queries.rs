@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use repltool_protocol::event::Limit;
 use repltool_protocol::query::Reply;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -117,7 +118,7 @@ impl Actor {
                     self.fence = true;
                 }
             }
-            None => self.replace(),
+            None => self.replace(Limit::WallTime),
         }
     }
 

@@ -90,6 +90,7 @@ impl Actor {
         );
         let told = Violation { rule, detail, layer };
         self.audit.note(audited::violation(&self.identity, id.as_ref(), &told, times, action.name()));
+        self.meter.violated(&told, times);
         let Violation { rule, detail, .. } = told;
         if action == PolicyAction::Record {
             return;

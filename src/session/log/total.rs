@@ -19,9 +19,14 @@ impl Total {
         Self(Arc::new(Sum { bytes: AtomicU64::new(0), max: max_bytes }))
     }
 
+    /// What the logs take, in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.0.bytes.load(Ordering::Relaxed)
+    }
+
     /// Whether the logs take more than they may.
     pub fn is_over(&self) -> bool {
-        self.0.bytes.load(Ordering::Relaxed) > self.0.max
+        self.bytes() > self.0.max
     }
 }
 

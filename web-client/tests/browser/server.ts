@@ -104,7 +104,12 @@ export class Server {
   async #serve(listen: string): Promise<void> {
     const child = spawn(BINARY, ["serve", "--listen", listen, "--data-dir", this.#data], {
       // What still runs at the end of a test is not waited for.
-      env: { ...process.env, REPLTOOL_EDGE__DRAIN_S: "1", ...this.#settings },
+      env: {
+        ...process.env,
+        REPLTOOL_EDGE__DRAIN_S: "1",
+        REPLTOOL_EDGE__METRICS_ADDR: "127.0.0.1:0",
+        ...this.#settings,
+      },
       stdio: ["ignore", "pipe", "pipe"],
     });
     this.#process = child;

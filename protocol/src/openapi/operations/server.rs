@@ -5,6 +5,11 @@ use crate::rest::ProblemCode;
 
 const AN_OBJECT: &[Content] = &[Content { media_type: "application/json", shape: Shape::Anything, item: None }];
 
+const METRICS: &[Content] = &[
+    Content { media_type: "application/openmetrics-text", shape: Shape::Text, item: None },
+    Content { media_type: "text/plain", shape: Shape::Text, item: None },
+];
+
 pub(super) const ALL: &[Operation] = &[
     Operation {
         path: "/healthz",
@@ -46,6 +51,17 @@ pub(super) const ALL: &[Operation] = &[
         description: "Languages with their versions, the layers of the sandbox that really stand, and every bound.",
         access: Access::Token,
         answers: &[Answer::with(200, "As it was found when the server started", &[Content::json("Capabilities")])],
+        ..Operation::PLAIN
+    },
+    Operation {
+        path: "/metrics",
+        id: "getMetrics",
+        tag: "server",
+        summary: "What the server counts",
+        description: "The text format of OpenMetrics for those who accept it, else that of Prometheus. On an address of \
+                      its own it is there as well, without a token.",
+        access: Access::Scope("metrics:read"),
+        answers: &[Answer::with(200, "Every metric", METRICS)],
         ..Operation::PLAIN
     },
     Operation {

@@ -15,6 +15,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{AbortHandle, JoinSet};
 
 use super::super::*;
+use crate::metrics::{Facts, Metrics};
 use crate::runtime::Kernel;
 use crate::runtime::screen::Judgement;
 use crate::sandbox::cgroup::Counter;
@@ -58,6 +59,10 @@ fn identity() -> Identity {
         created_at: jiff::Timestamp::now(),
         lifespan: Lifespan::Kept,
     }
+}
+
+fn facts() -> Facts {
+    Facts { tier: "A", max_sessions: 1, max_log_bytes: 0, max_open_files: 0, standing: None }
 }
 
 fn config() -> repltool_protocol::rest::SessionConfig {
@@ -107,8 +112,9 @@ fn parts(
     };
     let (identity, store) = (identity.clone(), store.clone());
     let audit = crate::audit::Audit::unheard();
-    let parts =
-        Parts { identity, config: config(), settings, policy, log, store, supervisor, audit, commands, snapshot };
+    let meter = Metrics::new(facts()).session(identity.language, identity.sandbox_mode);
+    let config = config();
+    let parts = Parts { identity, config, settings, policy, log, meter, store, supervisor, audit, commands, snapshot };
     (parts, sender, watched)
 }
 
@@ -198,7 +204,7 @@ impl World {
             interactive: false,
         };
         let judged = Judged { execute, judgement: Judgement::default() };
-        self.commands.send(Command::Execute(judged, reply)).await.expect("the actor lives");
+        self.commands.send(Command::Execute(judged, tracing::Span::none(), reply)).await.expect("the actor lives");
         answer.await.expect("an answer").map(drop)
     }
 
