@@ -23,10 +23,10 @@ HELD = {
 }
 LINK = [
     {"Welcome": {
-        "version": 2, "config": {"data_dir": "/d", "sessions": {"max": 10}}, "signing_key": [1, 2, 3],
+        "version": 2, "config": {"data_dir": "/d", "sessions": {"max": 10}},
         "store": {"path": "/s", "user": 1000}, "boot_id": "b",
     }},
-    {"Handover": HELD}, "HandoverDone", {"Created": {"request": 1, "held": HELD}},
+    {"Handover": HELD}, "HandoverDone", {"Lent": "Secret"}, {"Lent": "PublicKeys"}, {"Created": {"request": 1, "held": HELD}},
     {"NotCreated": {"request": 1, "reason": "no"}}, {"Limit": {"sandbox": 7, "limit": "cpu_time"}}, "Drain",
     {"Exited": {"sandbox": 7, "out_of_memory": True, "cpu_ns": 1, "peak_memory_bytes": 2, "limit": "memory"}},
     {"Measured": {"sandbox": 7, "cpu_ns": 1, "peak_memory_bytes": 2}},

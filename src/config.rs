@@ -161,7 +161,8 @@ impl Default for RateLimit {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Auth {
-    /// The secret that signs tokens; none: made in the data directory at the first start.
+    /// The secret that signs tokens, or the public keys that check them; none: a secret, made in the data directory at the
+    /// first start.
     pub key_file: Option<PathBuf>,
     /// `iss` that a token must carry; none: not checked.
     pub issuer: Option<String>,

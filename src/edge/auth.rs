@@ -1,8 +1,10 @@
 //! Bearer tokens: a JWT becomes a [`Principal`], or does not. Knows claims and scopes; refuses to know routes.
 //!
-//! The library's defaults leave much out, so all that counts is set here: HS256 alone, `sub` and `exp` required, `nbf`
-//! checked, `iss` and `aud` required where configured, secrets of at least 32 bytes. `kid` leads
-//! nowhere.
+//! The library's defaults leave much out, so all that counts is set here: one key, named by `kid` or the only one that
+//! fits, with the algorithms of its kind ([`keys`]); `sub` and `exp` required, `nbf` checked, `iss` and `aud` required where
+//! configured. Nothing that a token says of itself leads to a file, an address or a key from outside.
+
+pub mod keys;
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,8 +13,11 @@ use std::time::Duration;
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use jsonwebtoken::errors::ErrorKind;
-use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, Header, Validation};
+use jsonwebtoken::{Algorithm, EncodingKey, Header, Validation};
 use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
+
+use self::keys::KeySet;
 
 /// The shortest secret, in bytes: that of the hash.
 pub const MIN_SECRET_BYTES: usize = 32;
@@ -42,6 +47,12 @@ pub enum AuthError {
     /// Signed with another key.
     #[error("token signature wrong")]
     Signature,
+    /// Names no key, or one that is not there.
+    #[error("token of an unknown key")]
+    Key,
+    /// Meant for something else, or to be read by rules that are not ours: `typ` and `crit`.
+    #[error("token of another type")]
+    Kind,
     /// `exp` has passed.
     #[error("token expired")]
     Expired,
@@ -62,7 +73,7 @@ pub enum AuthError {
     Subject,
 }
 
-/// Why there can be no [`Auth`], or no token.
+/// Why there can be no token.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
     /// Below [`MIN_SECRET_BYTES`].
@@ -144,6 +155,8 @@ pub struct Principal {
     pub scopes: Scopes,
     /// Claim `exp`.
     pub expires_at: jiff::Timestamp,
+    /// The key that its token was checked with.
+    key: u64,
     leeway: Duration,
 }
 
@@ -164,7 +177,8 @@ impl Principal {
 pub struct Auth(Arc<Checks>);
 
 struct Checks {
-    key: DecodingKey,
+    keys: watch::Sender<Arc<KeySet>>,
+    /// Everything but the algorithm.
     validation: Validation,
     leeway: Duration,
 }
@@ -184,18 +198,9 @@ struct Claims {
 }
 
 impl Auth {
-    /// Checks against one HS256 secret of at least [`MIN_SECRET_BYTES`]; its copy is wiped in the end. A given issuer
-    /// or audience must be there and be this one. `leeway` counts whole seconds.
-    ///
-    /// # Errors
-    /// [`KeyError`] if the secret is too short.
-    pub fn new(
-        secret: &[u8],
-        issuer: Option<String>,
-        audience: Option<String>,
-        leeway: Duration,
-    ) -> Result<Self, KeyError> {
-        let mut validation = Validation::new(Algorithm::HS256);
+    /// Checks against these keys. A given issuer or audience must be there and be this one. `leeway` counts whole seconds.
+    pub fn new(keys: KeySet, issuer: Option<String>, audience: Option<String>, leeway: Duration) -> Self {
+        let mut validation = Validation::default();
         let mut required = vec!["sub", "exp"];
         validation.leeway = leeway.as_secs();
         validation.validate_nbf = true;
@@ -211,7 +216,12 @@ impl Auth {
             None => validation.validate_aud = false,
         }
         validation.set_required_spec_claims(&required);
-        Ok(Self(Arc::new(Checks { key: decoding_key(secret)?, validation, leeway })))
+        Self(Arc::new(Checks { keys: watch::Sender::new(Arc::new(keys)), validation, leeway }))
+    }
+
+    /// Checks against other keys from now on.
+    pub fn set_keys(&self, keys: KeySet) {
+        self.0.keys.send_replace(Arc::new(keys));
     }
 
     /// Says whom a token stands for.
@@ -222,8 +232,13 @@ impl Auth {
         if token.len() > MAX_TOKEN_BYTES {
             return Err(AuthError::TooLong);
         }
-        let decoded = jsonwebtoken::decode::<Claims>(token, &self.0.key, &self.0.validation);
-        let principal = self.principal(decoded.map_err(|error| reason(error.kind()))?.claims)?;
+        let header = jsonwebtoken::decode_header(token).map_err(|error| reason(error.kind()))?;
+        check_header(&header)?;
+        let keys = self.0.keys.borrow().clone();
+        let key = keys.find(header.alg, header.kid.as_deref())?;
+        let validation = Validation { algorithms: vec![header.alg], ..self.0.validation.clone() };
+        let decoded = jsonwebtoken::decode::<Claims>(token, key.decoding(), &validation);
+        let principal = self.principal(decoded.map_err(|error| reason(error.kind()))?.claims, key.print())?;
         // The library counts whole seconds and lets the last one pass, in which open sockets are closed already.
         if principal.remaining().is_zero() {
             return Err(AuthError::Expired);
@@ -231,7 +246,7 @@ impl Auth {
         Ok(principal)
     }
 
-    fn principal(&self, claims: Claims) -> Result<Principal, AuthError> {
+    fn principal(&self, claims: Claims, key: u64) -> Result<Principal, AuthError> {
         if !subject_is_valid(&claims.sub) {
             return Err(AuthError::Subject);
         }
@@ -239,6 +254,7 @@ impl Auth {
             subject: claims.sub,
             scopes: Scopes::parse(&claims.scope),
             expires_at: expiry(&claims.exp),
+            key,
             leeway: self.0.leeway,
         })
     }
@@ -301,11 +317,15 @@ pub fn sign(secret: &[u8], grant: &Grant<'_>, ttl: Duration) -> Result<String, K
     Ok(jsonwebtoken::encode(&Header::new(Algorithm::HS256), &claims, &EncodingKey::from_secret(secret)?)?)
 }
 
-fn decoding_key(secret: &[u8]) -> Result<DecodingKey, KeyError> {
-    if secret.len() < MIN_SECRET_BYTES {
-        return Err(KeyError::Short(secret.len()));
+/// What is to be known before a key is looked for. `b64` and all else that a token calls critical is foreign to us.
+fn check_header(header: &Header) -> Result<(), AuthError> {
+    let kind = header.typ.as_deref().map(str::to_ascii_lowercase);
+    let kind = kind.as_deref().map(|it| it.strip_prefix("application/").unwrap_or(it));
+    let is_access_token = matches!(kind, None | Some("jwt" | "at+jwt"));
+    if header.crit.is_some() || !is_access_token {
+        return Err(AuthError::Kind);
     }
-    Ok(DecodingKey::from_secret(secret)?)
+    Ok(())
 }
 
 fn subject_is_valid(subject: &str) -> bool {

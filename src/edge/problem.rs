@@ -210,6 +210,8 @@ impl From<AuthError> for Fault {
             | AuthError::Malformed
             | AuthError::Algorithm
             | AuthError::Signature
+            | AuthError::Key
+            | AuthError::Kind
             | AuthError::Claim
             | AuthError::Issuer
             | AuthError::Audience

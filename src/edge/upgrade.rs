@@ -309,7 +309,8 @@ mod tests {
             let secret = vec![1; 32];
             let grant = auth::Grant { subject: "ada", scope, ..auth::Grant::default() };
             let token = auth::sign(&secret, &grant, std::time::Duration::from_secs(60)).unwrap();
-            let auth = auth::Auth::new(&secret, None, None, std::time::Duration::ZERO).unwrap();
+            let keys = auth::keys::KeySet::secret(&secret).unwrap();
+            let auth = auth::Auth::new(keys, None, None, std::time::Duration::ZERO);
             auth.verify(&token).unwrap()
         };
         let mut offered = crate::edge::capabilities::modes(&crate::config::Sandbox::default());

@@ -15,21 +15,21 @@ mod gateway;
 mod gauge;
 pub mod handle;
 mod homes;
+pub mod lending;
 mod limits;
 pub mod link;
 mod notify;
 mod processes;
+mod program;
 mod sandboxes;
 mod waits;
 
-use std::ffi::CString;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use futures::FutureExt as _;
-use repltool_protocol::rest::{Language, SandboxMode};
+use repltool_protocol::rest::SandboxMode;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 
@@ -39,36 +39,12 @@ use crate::sandbox::probe::Report;
 pub use bounds::FDS_BESIDE;
 use bounds::Refusal;
 use gateway::{Gateway, GatewayError};
-use link::{Create, LinkError, Secret, StoreRoot, ToGateway, ToSupervisor, VERSION, Welcome};
+use lending::{Lending, Source};
+use link::{Create, LinkError, StoreRoot, ToGateway, ToSupervisor, VERSION, Welcome};
+pub use program::{MemoryArgument, Program};
 pub(crate) use sandboxes::monotonic_ns;
 use sandboxes::{Happening, Sandboxes};
 use waits::{end_of, until};
-
-/// Makes an argument from a memory ceiling in bytes.
-pub type MemoryArgument = fn(u64) -> CString;
-
-/// A language as the supervisor starts it.
-#[derive(Debug)]
-pub struct Program {
-    /// Which one.
-    pub language: Language,
-    /// What its interpreter says its version is.
-    pub version: String,
-    /// The interpreter with its arguments.
-    pub argv: Vec<CString>,
-    /// How it is interrupted.
-    pub interrupt: sandbox::Interrupt,
-    /// From the ceiling in bytes, an argument that goes before the others: the interpreter's own idea of that ceiling.
-    pub memory_argument: Option<MemoryArgument>,
-    /// What holds its memory where there is no memory cgroup.
-    pub memory_rlimit: sandbox::MemoryRlimit,
-    /// Files put into the sandbox, read-only, at each level.
-    pub files: std::collections::HashMap<SandboxMode, sandbox::OwnFiles>,
-    /// Host trees that the interpreter needs beside the system's own.
-    pub binds: Vec<PathBuf>,
-    /// All that the interpreter needs beside its libraries, where it is shown nothing else.
-    pub own: Vec<PathBuf>,
-}
 
 /// What a supervisor is started with.
 #[derive(Debug)]
@@ -83,8 +59,8 @@ pub struct Parts {
     pub containers: Vec<(SandboxMode, sandbox::oci::Runtime)>,
     /// The walls of a sandbox that this host gives.
     pub isolation: Report,
-    /// The key file, read anew for each gateway so that it does not stay in this process.
-    pub key: fn(&Config) -> anyhow::Result<Secret>,
+    /// The files that say who is let in.
+    pub sources: Vec<Source>,
     /// The part of the data directory that belongs to the gateway.
     pub store: StoreRoot,
     /// The first of the users of this server, where it may use users of its own.
@@ -108,9 +84,9 @@ pub enum SupervisorError {
     /// A system call failed.
     #[error("{0} failed")]
     Io(&'static str, #[source] std::io::Error),
-    /// The key could not be read.
-    #[error("the signing key cannot be read: {0:#}")]
-    Key(anyhow::Error),
+    /// A file that says who is let in could not be read.
+    #[error("nobody can be let in: {0:#}")]
+    Lending(anyhow::Error),
 }
 
 /// The shortest time between two starts of a gateway that keeps dying.
@@ -139,6 +115,7 @@ pub async fn run(mut parts: Parts) -> Result<(), SupervisorError> {
 struct Supervisor {
     parts: Parts,
     sandboxes: Sandboxes,
+    lending: Lending,
     gateway: Option<Gateway>,
     restart_at: Instant,
 }
@@ -154,9 +131,11 @@ enum Wake {
 }
 
 impl Supervisor {
-    fn new(parts: Parts) -> Result<Self, SupervisorError> {
+    fn new(mut parts: Parts) -> Result<Self, SupervisorError> {
         let sandboxes = Sandboxes::new(&parts)?;
-        Ok(Self { parts, sandboxes, gateway: None, restart_at: Instant::now() })
+        let lending = Lending::new(std::mem::take(&mut parts.sources), &parts.config);
+        let lending = lending.map_err(SupervisorError::Lending)?;
+        Ok(Self { parts, sandboxes, lending, gateway: None, restart_at: Instant::now() })
     }
 
     async fn serve(&mut self) -> Result<(), SupervisorError> {
@@ -180,7 +159,7 @@ impl Supervisor {
             };
             match wake {
                 Wake::Stop => return self.drain().await,
-                Wake::Reload => tracing::info!("configuration is read at start only; restart to change it"),
+                Wake::Reload => self.reload(),
                 Wake::FromGateway(Ok(messages)) => {
                     messages.into_iter().for_each(|message| self.obey(message));
                     // However much a gateway sends, sandboxes get their turn.
@@ -198,11 +177,9 @@ impl Supervisor {
     }
 
     fn start_gateway(&mut self) -> Result<(), SupervisorError> {
-        let key = (self.parts.key)(&self.parts.config).map_err(SupervisorError::Key)?;
         let welcome = Welcome {
             version: VERSION,
             config: self.parts.config.clone(),
-            signing_key: key,
             store: StoreRoot { path: self.parts.store.path.clone(), user: self.parts.store.user },
             boot_id: boot_id(),
             interpreters: self.parts.programs.iter().map(|it| (it.language, it.version.clone())).collect(),
@@ -210,6 +187,7 @@ impl Supervisor {
         };
         let mut gateway = Gateway::start()?;
         gateway.send(&ToGateway::Welcome(Box::new(welcome)), vec![self.listener_copy()?]);
+        gateway.lend(self.lending.all());
         gateway.hand_over(self.sandboxes.held());
         gateway.flush(&self.sandboxes);
         tracing::info!(pid = gateway.pid(), sandboxes = self.sandboxes.len(), "gateway started");
@@ -318,8 +296,23 @@ impl Supervisor {
         }
     }
 
+    fn reload(&mut self) {
+        tracing::info!("keys are read anew; the configuration itself is read at start only");
+        let all = self.lending.reload(&self.parts.config);
+        self.lend(all);
+    }
+
+    fn lend(&mut self, news: Vec<lending::Loan>) {
+        if let Some(gateway) = &mut self.gateway {
+            gateway.lend(news);
+            gateway.flush(&self.sandboxes);
+        }
+    }
+
     fn tick(&mut self) -> Result<(), SupervisorError> {
         self.sandboxes.sweep();
+        let changed = self.lending.changed(&self.parts.config);
+        self.lend(changed);
         if self.gateway.is_none() && Instant::now() >= self.restart_at {
             self.restart_or_wait();
         }

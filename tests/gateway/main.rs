@@ -47,6 +47,9 @@ mod text;
 /// Tokens, scopes, owners: who may come in, and who may do what.
 mod auth;
 
+/// Keys of an issuer: public ones in every form, changed while the server runs, and the forgeries that they invite.
+mod keys;
+
 /// Limits on clients: requests, failed logins, messages, sessions and sockets at once.
 mod rates;
 

@@ -25,7 +25,8 @@ fn principal(subject: &str) -> Principal {
     let secret = [7; 32];
     let grant = super::super::auth::Grant { subject, ..Default::default() };
     let token = super::super::auth::sign(&secret, &grant, Duration::from_secs(60)).unwrap();
-    super::super::auth::Auth::new(&secret, None, None, Duration::ZERO).unwrap().verify(&token).unwrap()
+    let keys = super::super::auth::keys::KeySet::secret(&secret).unwrap();
+    super::super::auth::Auth::new(keys, None, None, Duration::ZERO).verify(&token).unwrap()
 }
 
 fn visit(client: &str) -> Visit {
