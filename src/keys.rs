@@ -26,7 +26,7 @@ pub enum KeyError {
     #[error("there is no key in {}; start `repltool serve` with this data directory first", .0.display())]
     Missing(PathBuf),
     /// The file cannot be read.
-    #[error("the key file {} cannot be read", path.display())]
+    #[error("{} cannot be read", path.display())]
     Read {
         /// The file.
         path: PathBuf,
@@ -37,11 +37,11 @@ pub enum KeyError {
     #[error("the key file {path} is open to others; give it to the server's user and run `chmod 600 {path}`", path = .0.display())]
     Open(PathBuf),
     /// Others can write it, and with it let in whom they like.
-    #[error("the key file {path} can be written by others; give it to the server's user and run `chmod go-w {path}`", path = .0.display())]
+    #[error("{path} can be written by others; give it to the server's user and run `chmod go-w {path}`", path = .0.display())]
     Writable(PathBuf),
     /// A folder, FIFO or device, or too large.
-    #[error("the key file {} must be a regular file of at most 256 KiB", .0.display())]
-    Kind(PathBuf),
+    #[error("{path} must be a regular file of at most {1} KiB", path = .0.display())]
+    Kind(PathBuf, u64),
     /// Fewer than [`MIN_SECRET_BYTES`].
     #[error("the key in {} is shorter than 32 bytes; make one with `openssl rand -hex 32`", .0.display())]
     Short(PathBuf),
@@ -146,30 +146,40 @@ fn belongs_to_us(uid: u32) -> bool {
 /// # Errors
 /// See [`KeyError`].
 pub fn read(path: &Path) -> Result<KeyFile, KeyError> {
-    let failed = |source| KeyError::Read { path: path.to_owned(), source };
-    // NONBLOCK, because opening a FIFO would wait for a writer. Links are followed: secrets are mounted that way.
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-    let file = rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| failed(errno.into()))?;
-    let stat = rustix::fs::fstat(&file).map_err(|errno| failed(errno.into()))?;
-    let regular = FileType::from_raw_mode(stat.st_mode).is_file();
-    if !regular || !(0..=MAX_FILE_BYTES as i64).contains(&stat.st_size) {
-        return Err(KeyError::Kind(path.to_owned()));
-    }
-    if stat.st_mode & 0o022 != 0 || !belongs_to_us(stat.st_uid) {
-        return Err(KeyError::Writable(path.to_owned()));
-    }
-    // Room for the whole file, so that growing leaves no copies behind.
-    let mut content = Zeroizing::new(Vec::with_capacity(MAX_FILE_BYTES as usize));
-    File::from(file).take(MAX_FILE_BYTES).read_to_end(&mut content).map_err(failed)?;
+    let (content, mode) = contents(path, MAX_FILE_BYTES)?;
     // A public key may be read by everybody; a private one that was put here by mistake is told of by whoever parses it.
     let Some(secret) = parse(&content) else { return Ok(KeyFile::Document(content.to_vec())) };
-    if stat.st_mode & 0o044 != 0 {
+    if mode & 0o044 != 0 {
         return Err(KeyError::Open(path.to_owned()));
     }
     if secret.len() < MIN_SECRET_BYTES {
         return Err(KeyError::Short(path.to_owned()));
     }
     Ok(KeyFile::Secret(secret))
+}
+
+/// Reads a file of at most `max_bytes` that nobody but this user and root can write; gives its mode, too.
+///
+/// # Errors
+/// [`KeyError::Read`], [`KeyError::Kind`] and [`KeyError::Writable`].
+pub fn contents(path: &Path, max_bytes: u64) -> Result<(Zeroizing<Vec<u8>>, u32), KeyError> {
+    let failed = |source| KeyError::Read { path: path.to_owned(), source };
+    // NONBLOCK, because opening a FIFO would wait for a writer. Links are followed: secrets are mounted that way.
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let file = rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| failed(errno.into()))?;
+    let stat = rustix::fs::fstat(&file).map_err(|errno| failed(errno.into()))?;
+    let regular = FileType::from_raw_mode(stat.st_mode).is_file();
+    if !regular || !u64::try_from(stat.st_size).is_ok_and(|size| size <= max_bytes) {
+        return Err(KeyError::Kind(path.to_owned(), max_bytes / 1024));
+    }
+    if stat.st_mode & 0o022 != 0 || !belongs_to_us(stat.st_uid) {
+        return Err(KeyError::Writable(path.to_owned()));
+    }
+    // Room for the whole file, so that growing leaves no copies behind.
+    let room = usize::try_from(stat.st_size).unwrap_or_default() + 1;
+    let mut content = Zeroizing::new(Vec::with_capacity(room));
+    File::from(file).take(room as u64).read_to_end(&mut content).map_err(failed)?;
+    Ok((content, stat.st_mode))
 }
 
 /// Hex digits, two for each of at least 32 bytes, are decoded; text loses the line break at its end; other bytes are
@@ -303,7 +313,7 @@ mod tests {
         assert!(matches!(loaded(&[b' '; 40]), Err(KeyError::Short(_))));
         assert!(matches!(loaded(b"-----BEGIN PUBLIC KEY-----\nMFkwEwYHKoZIzj0C\n"), Err(KeyError::Public(_))));
         assert!(matches!(loaded(b"\n{\"kty\":\"oct\",\"k\":\"aaaaaaaaaaaaaaaaaaaaaa\"}"), Err(KeyError::Public(_))));
-        assert!(matches!(loaded(&vec![7; MAX_FILE_BYTES as usize + 1]), Err(KeyError::Kind(_))));
+        assert!(matches!(loaded(&vec![7; MAX_FILE_BYTES as usize + 1]), Err(KeyError::Kind(..))));
     }
 
     #[test]
@@ -336,9 +346,9 @@ mod tests {
         let folder = folder();
         let fifo = folder.path().join("fifo");
         rustix::fs::mkfifoat(CWD, &fifo, Mode::RUSR | Mode::WUSR).unwrap();
-        assert!(matches!(load(folder.path(), Some(&fifo)), Err(KeyError::Kind(_))));
-        assert!(matches!(load(folder.path(), Some(folder.path())), Err(KeyError::Kind(_))));
-        assert!(matches!(load(folder.path(), Some(Path::new("/dev/zero"))), Err(KeyError::Kind(_))));
+        assert!(matches!(load(folder.path(), Some(&fifo)), Err(KeyError::Kind(..))));
+        assert!(matches!(load(folder.path(), Some(folder.path())), Err(KeyError::Kind(..))));
+        assert!(matches!(load(folder.path(), Some(Path::new("/dev/zero"))), Err(KeyError::Kind(..))));
         assert!(matches!(load(folder.path(), Some(Path::new("/nowhere"))), Err(KeyError::Read { .. })));
     }
 }

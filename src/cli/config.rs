@@ -12,6 +12,7 @@ use toml::Value;
 use super::args::Serve;
 use crate::config::{Config, Origin, Reading, Setting, Settings, masked};
 use crate::edge::auth::keys::KeySet;
+use crate::edge::auth::revoked::{MAX_LIST_BYTES, Revocations};
 use crate::keys;
 use crate::runtime::{bash, javascript, python};
 
@@ -78,6 +79,9 @@ fn named_files(config: &Config) -> Vec<anyhow::Error> {
     if let Some(path) = &config.auth.key_file {
         faults.extend(key_file(path, &config.auth.algorithms).err());
     }
+    if let Some(path) = &config.auth.revocations_file {
+        faults.extend(revocations(path).err());
+    }
     let named = &config.runtimes;
     faults.extend(named.python.as_deref().and_then(|path| python::find(Some(path)).err()).map(anyhow::Error::from));
     faults.extend(named.javascript.as_deref().and_then(|path| javascript::find(Some(path)).err()).map(Into::into));
@@ -88,6 +92,11 @@ fn named_files(config: &Config) -> Vec<anyhow::Error> {
 fn key_file(path: &Path, algorithms: &[String]) -> anyhow::Result<KeySet> {
     let file = keys::read(path)?;
     KeySet::new(&file, algorithms).with_context(|| format!("the key file {} cannot be used", path.display()))
+}
+
+fn revocations(path: &Path) -> anyhow::Result<Revocations> {
+    let (list, _) = keys::contents(path, MAX_LIST_BYTES as u64)?;
+    Revocations::parse(&list).with_context(|| format!("{} cannot be used", path.display()))
 }
 
 fn verdict(config: &Config) -> String {

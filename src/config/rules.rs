@@ -60,6 +60,7 @@ pub(super) const RULES: &[(&str, Rule)] = &[
     ("rate_limit.burst", Rule::Count(1, 1_000_000_000)),
     ("rate_limit.failed_logins_per_minute", Rule::Count(1, 1_000_000_000)),
     ("auth.key_file", Rule::Text),
+    ("auth.revocations_file", Rule::Text),
     ("auth.jwks_url", Rule::Absent("this version fetches no keys; give it the keys that tokens are checked with by auth.key_file")),
     ("auth.issuer", Rule::Text),
     ("auth.audience", Rule::Text),

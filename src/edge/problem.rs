@@ -211,6 +211,7 @@ impl From<AuthError> for Fault {
             | AuthError::Algorithm
             | AuthError::Signature
             | AuthError::Key
+            | AuthError::Revoked
             | AuthError::Kind
             | AuthError::Claim
             | AuthError::Issuer

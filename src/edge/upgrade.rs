@@ -120,7 +120,7 @@ async fn attach(
         Wanted::Session(id) => shared.session(&principal, id)?,
         Wanted::New => {
             let config = session_config(query, &principal, &shared.config.capabilities.sandbox.modes)?;
-            shared.create(&principal.subject, config).await?
+            shared.create(&principal, config).await?
         }
     };
     // Settled before the client hears that the handshake is done, so that it misses nothing of what it does next. A number
@@ -132,7 +132,8 @@ async fn attach(
         // What happened before a client that has just created the session could attach is for it to see too.
         (None, Wanted::New) => Seq(0),
     };
-    Ok(Attachment { handle, principal, after, client: visit.client(), meter: shared.limits.meter(), _place: place })
+    let meter = shared.limits.meter(&principal);
+    Ok(Attachment { handle, principal, after, client: visit.client(), meter, _place: place })
 }
 
 fn session_config(query: Query<'_>, principal: &Principal, offered: &[ModeSupport]) -> Result<SessionConfig, Fault> {

@@ -98,6 +98,8 @@ pub enum Lent {
     Secret,
     /// The public keys that tokens are checked with, PEM or JSON.
     PublicKeys,
+    /// The list of those that are let in no longer.
+    Revocations,
 }
 
 /// Calls of one kind that a sandbox was refused, one after the other.

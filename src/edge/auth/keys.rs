@@ -4,6 +4,7 @@
 //! A key checks the algorithms of its own kind and no others, so that a public key is never taken for a secret. What a
 //! token says of its key is its name (`kid`) in this set; keys that a token brings along are not looked at.
 
+use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, KeyOperations, PublicKeyUse};
@@ -69,6 +70,16 @@ pub enum KeySetError {
     Library(#[from] jsonwebtoken::errors::Error),
 }
 
+/// Tells a key from others, in this process. It says something of a secret, so it prints as `***`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct KeyPrint(u64);
+
+impl fmt::Debug for KeyPrint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
+    }
+}
+
 /// The keys of a server. Never empty.
 #[derive(Debug)]
 pub struct KeySet(Vec<Key>);
@@ -79,7 +90,7 @@ pub(super) struct Key {
     id: Option<String>,
     algorithms: Vec<Algorithm>,
     decoding: DecodingKey,
-    print: u64,
+    print: KeyPrint,
 }
 
 impl Key {
@@ -89,15 +100,14 @@ impl Key {
             DecodingKeyKind::SecretOrDer(bytes) => bytes.hash(&mut hasher),
             DecodingKeyKind::RsaModulusExponent { n, e } => (n, e).hash(&mut hasher),
         }
-        Self { id, algorithms, decoding, print: hasher.finish() }
+        Self { id, algorithms, decoding, print: KeyPrint(hasher.finish()) }
     }
 
     pub(super) fn decoding(&self) -> &DecodingKey {
         &self.decoding
     }
 
-    /// Tells it from other keys, in this process.
-    pub(super) fn print(&self) -> u64 {
+    pub(super) fn print(&self) -> KeyPrint {
         self.print
     }
 }
@@ -187,6 +197,11 @@ impl KeySet {
             (Some(key), None) => Ok(key),
             _ => Err(AuthError::Key),
         }
+    }
+
+    /// Whether a key with this print is among them.
+    pub(super) fn has(&self, print: KeyPrint) -> bool {
+        self.0.iter().any(|key| key.print == print)
     }
 }
 

@@ -1,4 +1,5 @@
 use http::HeaderValue;
+use jsonwebtoken::{Algorithm, EncodingKey};
 use serde_json::{Value, json};
 
 use super::*;
@@ -269,4 +270,53 @@ fn texts_that_readers_could_take_in_two_ways_are_refused() {
     ] {
         assert!(auth(None, None).verify(&odd).is_err(), "{odd:?}");
     }
+}
+
+#[test]
+fn revoked_tokens_are_refused_and_others_are_not() {
+    let auth = auth(None, None);
+    let token = |more: Value| {
+        let mut claims = json!({"sub": "ada", "exp": now() + 60});
+        claims.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        hs256(claims)
+    };
+    let tokens = [
+        token(json!({})),
+        token(json!({"jti": "a", "iat": 1_767_225_600})),
+        token(json!({"jti": "b", "iat": 1_767_225_599.5})),
+        token(json!({"sub": "eve", "jti": "c"})),
+    ];
+    let verdicts = |list: &str| {
+        auth.set_revoked(Revocations::parse(list.as_bytes()).unwrap());
+        tokens.each_ref().map(|token| auth.verify(token).err())
+    };
+    let revoked = Some(AuthError::Revoked);
+    assert_eq!(verdicts(""), [None, None, None, None]);
+    assert_eq!(verdicts("jti:a\njti:c"), [None, revoked, None, revoked]);
+    assert_eq!(verdicts("sub:ada"), [revoked, revoked, revoked, None]);
+    assert_eq!(verdicts("sub:ada before 2026-01-01T00:00:00Z"), [revoked, None, revoked, None]);
+    assert_eq!(verdicts("jti:A\nsub:ad\nsub:ada2"), [None, None, None, None]);
+    assert_eq!(auth.verify(&token(json!({"jti": 7}))), Err(AuthError::Malformed));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tenure_ends_with_the_first_thing_that_ends_its_token() {
+    let auth = auth(None, None);
+    let tenure = |more: Value| {
+        let mut claims = json!({"sub": "ada", "exp": now() + 3600});
+        claims.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        auth.tenure(auth.verify(&hs256(claims)).unwrap())
+    };
+    let (first, second) = (tenure(json!({"jti": "1"})), tenure(json!({"jti": "2"})));
+    let mut ended = std::pin::pin!(first.ended());
+    assert!(futures::poll!(ended.as_mut()).is_pending() && !first.has_ended());
+    auth.set_revoked(Revocations::parse(b"jti:1").unwrap());
+    ended.await;
+    assert!(first.has_ended() && !second.has_ended());
+    auth.set_keys(KeySet::secret(SECRET).unwrap());
+    assert!(!second.has_ended(), "the same key, read again");
+    auth.set_keys(KeySet::secret(&[9; 40]).unwrap());
+    second.ended().await;
+    assert!(second.has_ended());
+    assert!(!format!("{second:?}").contains(&format!("{:?}", SECRET)));
 }
