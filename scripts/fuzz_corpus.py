@@ -23,10 +23,10 @@ HELD = {
 }
 LINK = [
     {"Welcome": {
-        "version": 2, "config": {"data_dir": "/d", "sessions": {"max": 10}}, "signing_key": [1, 2, 3],
+        "version": 2, "config": {"data_dir": "/d", "sessions": {"max": 10}},
         "store": {"path": "/s", "user": 1000}, "boot_id": "b",
     }},
-    {"Handover": HELD}, "HandoverDone", {"Created": {"request": 1, "held": HELD}},
+    {"Handover": HELD}, "HandoverDone", {"Lent": "Secret"}, {"Lent": "PublicKeys"}, {"Lent": "Revocations"}, {"Created": {"request": 1, "held": HELD}},
     {"NotCreated": {"request": 1, "reason": "no"}}, {"Limit": {"sandbox": 7, "limit": "cpu_time"}}, "Drain",
     {"Exited": {"sandbox": 7, "out_of_memory": True, "cpu_ns": 1, "peak_memory_bytes": 2, "limit": "memory"}},
     {"Measured": {"sandbox": 7, "cpu_ns": 1, "peak_memory_bytes": 2}},
@@ -84,6 +84,15 @@ CLAIMS = [
     {"sub": "ada", "exp": 4102444800, "scope": "tool:execute admin", "iss": "me", "aud": "us", "nbf": 1},
     {"sub": "ada", "exp": 4e300, "aud": ["us", "them"], "iss": "me"}, {"sub": "ada", "exp": 1, "iat": 2},
 ]
+X = "MKBCTNIcKUSDii11ySs3526iDZ8AiTo7Tu6KPAqv7D4"
+Y = "4Etl6SRW2YiLUrN5vfvVHuhp7x8PxltmWWlbbM4IFyM"
+KEYS = [
+    '{"keys":[{"kty":"EC","crv":"P-256","x":"%s","y":"%s","kid":"1","use":"sig","alg":"ES256"}]}' % (X, Y),
+    '{"kty":"OKP","crv":"Ed25519","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo","key_ops":["verify"]}',
+    '{"keys":[{"kty":"RSA","e":"AQAB","n":"%s","kid":"r"},{"kty":"oct","k":"AA"}]}' % ("gA" + "A" * 341),
+    "-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEAGb9ECWmEzf6FQbrBZ9w7lshQhqowtrbLDFw4rXAxZuE=\n-----END PUBLIC KEY-----\n",
+    "# none\njti:4711\nsub:ada\nsub:eve before 2026-11-30T04:00:00Z\n",
+]
 QUERIES = ["limit=10&offset=25", "after=41&follow=true", "language=python&sandbox_mode=relaxed", "q=a+b%20c%C3%A9&q2=%zz"]
 PATHS = ["a/b.txt", "a%2Fb", "%C3%A9", "%252e%252e/x", "..", ".hidden", ".repltool-0.part", "//a"]
 HEADS = [
@@ -132,6 +141,7 @@ def seeds():
         "file_path": PATHS,
         "head": HEADS,
         "init_packet": list(map(text, INIT)),
+        "key_set": KEYS,
         "link_packet": list(map(text, LINK)),
         "log_files": choices,
         "log_record": choices,

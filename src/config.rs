@@ -160,8 +160,11 @@ impl Default for RateLimit {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Auth {
-    /// The secret that signs tokens; none: made in the data directory at the first start.
+    /// The secret that signs tokens, or the public keys that check them; none: a secret, made in the data directory at the
+    /// first start.
     pub key_file: Option<PathBuf>,
+    /// Tokens and subjects that are let in no longer; none: nobody.
+    pub revocations_file: Option<PathBuf>,
     /// `iss` that a token must carry; none: not checked.
     pub issuer: Option<String>,
     /// `aud` that a token must carry; none: not checked.
@@ -174,7 +177,14 @@ pub struct Auth {
 
 impl Default for Auth {
     fn default() -> Self {
-        Self { key_file: None, issuer: None, audience: None, algorithms: Vec::new(), leeway_s: 30 }
+        Self {
+            key_file: None,
+            revocations_file: None,
+            issuer: None,
+            audience: None,
+            algorithms: Vec::new(),
+            leeway_s: 30,
+        }
     }
 }
 

@@ -4,6 +4,7 @@
 //! The supervisor starts it as `repltool gateway` with the link as its standard input. It is not meant for people.
 
 mod audited;
+mod trust;
 
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
@@ -18,7 +19,6 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::edge::auth::Auth;
 use crate::edge::capabilities::{self, Host};
 use crate::edge::{Edge, EdgeConfig};
 use crate::metrics::{Facts, Metrics};
@@ -28,9 +28,12 @@ use crate::session::log::Tail;
 use crate::session::registry::Registry;
 use crate::store::Store;
 use crate::supervisor::handle::{Delivered, Notice, SupervisorHandle};
+use crate::supervisor::lending::Loan;
 use crate::supervisor::link::{
     self, FDS_PER_SESSION, LinkError, MAX_PACKET_BYTES, StoreRoot, ToGateway, VERSION, Welcome,
 };
+
+use trust::Trust;
 
 /// Notices of the supervisor that wait to be read.
 const NOTICES: usize = 64;
@@ -121,7 +124,8 @@ impl Prepared {
         let (lost, mut link_lost) = oneshot::channel();
         tasks.spawn(async move { lost.send(link.await) });
 
-        let kernels = take_over(&mut notices).await?;
+        let (kernels, loans) = take_over(&mut notices).await?;
+        let trust = Trust::new(&config.auth, loans)?;
         let store = Store::open(&root.join("store.sqlite")).context("the store cannot be opened")?;
         let audit = audited::start(&welcome, &root, &supervisor, &tasks).context("the audit log cannot be started")?;
         let metrics = Metrics::new(facts(&welcome, sockets.standing));
@@ -131,8 +135,7 @@ impl Prepared {
         registry.take_up(kernels, mark.tail()).await.context("sessions cannot be taken up")?;
         mark.begin().context("the store cannot be marked")?;
 
-        let edge =
-            Edge::new(edge_config(&welcome), auth(&welcome)?, registry.clone(), audit.clone(), metrics.clone());
+        let edge = Edge::new(edge_config(&welcome), trust.auth(), registry.clone(), audit.clone(), metrics.clone());
         let drain = CancellationToken::new();
         if let Some(listener) = sockets.metrics {
             tasks.spawn(edge.serve_metrics(tcp_listener(listener)?, drain.clone()));
@@ -149,10 +152,14 @@ impl Prepared {
                     Ok(LinkError::Closed) | Err(_) => bail!("the supervisor is gone"),
                     Ok(error) => return Err(error).context("the link failed"),
                 },
-                notice = notices.recv() => if let Some(Notice::Drain) = notice {
-                    registry.refuse();
-                    drain.cancel();
-                    deadline = Instant::now() + Duration::from_secs(config.edge.drain_s);
+                notice = notices.recv() => match notice {
+                    Some(Notice::Drain) => {
+                        registry.refuse();
+                        drain.cancel();
+                        deadline = Instant::now() + Duration::from_secs(config.edge.drain_s);
+                    }
+                    Some(Notice::Lent(what, memory)) => trust.take(what, memory),
+                    Some(Notice::Handover(_) | Notice::HandoverDone) | None => {}
                 },
             }
         }
@@ -163,13 +170,14 @@ impl Prepared {
     }
 }
 
-/// Sandboxes that live on from before this gateway.
-async fn take_over(notices: &mut mpsc::Receiver<Notice>) -> anyhow::Result<Vec<Delivered>> {
-    let mut kernels = Vec::new();
+/// Sandboxes that live on from before this gateway, and what is lent to it.
+async fn take_over(notices: &mut mpsc::Receiver<Notice>) -> anyhow::Result<(Vec<Delivered>, Vec<Loan>)> {
+    let (mut kernels, mut loans) = (Vec::new(), Vec::new());
     loop {
         match notices.recv().await {
             Some(Notice::Handover(delivered)) => kernels.push(*delivered),
-            Some(Notice::HandoverDone) => return Ok(kernels),
+            Some(Notice::Lent(what, memory)) => loans.push((what, memory)),
+            Some(Notice::HandoverDone) => return Ok((kernels, loans)),
             Some(Notice::Drain) => bail!("drained before it began"),
             None => bail!("the supervisor is gone"),
         }
@@ -229,17 +237,6 @@ fn host(welcome: &Welcome) -> Host {
         tier: format!("{tier:?}"),
         layers: layers.iter().map(|layer| (layer.name.clone(), layer.active)).collect(),
     }
-}
-
-fn auth(welcome: &Welcome) -> anyhow::Result<Auth> {
-    let settings = &welcome.config.auth;
-    Auth::new(
-        welcome.signing_key.expose(),
-        settings.issuer.clone(),
-        settings.audience.clone(),
-        Duration::from_secs(settings.leeway_s),
-    )
-    .context("tokens cannot be checked")
 }
 
 fn tcp_listener(listener: OwnedFd) -> std::io::Result<tokio::net::TcpListener> {

@@ -1,6 +1,6 @@
-//! The secret that signs tokens: where it lies, how it is made, and when it is not fit to be used.
+//! The key that tokens are checked with: where it lies, how it is made, and when its file is not fit to be used.
 //!
-//! It knows files and nothing of tokens. The data directory is made here too, since it must be closed to others before
+//! It knows files and nothing of tokens: of a secret it tells the length, of public keys that they are some. The data directory is made here too, since it must be closed to others before
 //! the first key is written into it.
 
 use std::fs::{DirBuilder, File, Permissions};
@@ -15,7 +15,7 @@ use zeroize::{Zeroize, Zeroizing};
 /// The shortest secret, in bytes: as long as the hash it keys (RFC 7518, 3.2).
 pub const MIN_SECRET_BYTES: usize = 32;
 /// The largest key file, in bytes.
-const MAX_FILE_BYTES: u64 = 64 * 1024;
+pub const MAX_FILE_BYTES: u64 = 256 * 1024;
 /// The name of the server's own key in its data directory.
 const OWN_KEY: &str = "signing.key";
 
@@ -26,7 +26,7 @@ pub enum KeyError {
     #[error("there is no key in {}; start `repltool serve` with this data directory first", .0.display())]
     Missing(PathBuf),
     /// The file cannot be read.
-    #[error("the key file {} cannot be read", path.display())]
+    #[error("{} cannot be read", path.display())]
     Read {
         /// The file.
         path: PathBuf,
@@ -36,15 +36,18 @@ pub enum KeyError {
     /// Others can read or write it.
     #[error("the key file {path} is open to others; give it to the server's user and run `chmod 600 {path}`", path = .0.display())]
     Open(PathBuf),
+    /// Others can write it, and with it let in whom they like.
+    #[error("{path} can be written by others; give it to the server's user and run `chmod go-w {path}`", path = .0.display())]
+    Writable(PathBuf),
     /// A folder, FIFO or device, or too large.
-    #[error("the key file {} must be a regular file of at most 64 KiB", .0.display())]
-    Kind(PathBuf),
+    #[error("{path} must be a regular file of at most {1} KiB", path = .0.display())]
+    Kind(PathBuf, u64),
     /// Fewer than [`MIN_SECRET_BYTES`].
     #[error("the key in {} is shorter than 32 bytes; make one with `openssl rand -hex 32`", .0.display())]
     Short(PathBuf),
-    /// A key of another kind. Taken as a secret, a public key would let anybody sign.
-    #[error("{} holds a PEM or JSON key; this version takes a secret, as text, hex digits or bytes", .0.display())]
-    Form(PathBuf),
+    /// A key that signs nothing. Taken as a secret, a public key would let anybody sign.
+    #[error("{} holds no secret but a key that checks tokens; they are signed where its private half is kept", .0.display())]
+    Public(PathBuf),
     /// The key cannot be written.
     #[error("the key file {} cannot be made", path.display())]
     Create {
@@ -61,6 +64,21 @@ pub enum KeyError {
         /// Why.
         source: std::io::Error,
     },
+}
+
+/// What a key file holds. It may be secret, so it prints as `***`.
+#[derive(Clone)]
+pub enum KeyFile {
+    /// A secret of at least [`MIN_SECRET_BYTES`], which signs and checks.
+    Secret(Zeroizing<Vec<u8>>),
+    /// PEM or JSON, as it stands there.
+    Document(Vec<u8>),
+}
+
+impl std::fmt::Debug for KeyFile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("***")
+    }
 }
 
 /// Makes the data directory, or takes the one that is there, and closes it to others (0700).
@@ -87,7 +105,7 @@ pub fn prepare_data_dir(data_dir: &Path) -> Result<(), KeyError> {
 ///
 /// # Errors
 /// See [`KeyError`].
-pub fn load_or_create(data_dir: &Path, key_file: Option<&Path>) -> Result<Zeroizing<Vec<u8>>, KeyError> {
+pub fn load_or_create(data_dir: &Path, key_file: Option<&Path>) -> Result<KeyFile, KeyError> {
     if let Some(path) = key_file {
         return read(path);
     }
@@ -99,19 +117,21 @@ pub fn load_or_create(data_dir: &Path, key_file: Option<&Path>) -> Result<Zeroiz
     read(&path)
 }
 
-/// Reads the configured key, or else the server's own, and makes none: a token of a key that no server has is of no use.
+/// Reads the secret that signs: the configured one, or else the server's own. None is made, since a token of a key that no
+/// server has is of no use.
 ///
 /// # Errors
 /// See [`KeyError`].
 pub fn load(data_dir: &Path, key_file: Option<&Path>) -> Result<Zeroizing<Vec<u8>>, KeyError> {
-    if let Some(path) = key_file {
-        return read(path);
-    }
-    match read(&data_dir.join(OWN_KEY)) {
-        Err(KeyError::Read { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
+    let own = data_dir.join(OWN_KEY);
+    let path = key_file.unwrap_or(&own);
+    match read(path) {
+        Ok(KeyFile::Secret(secret)) => Ok(secret),
+        Ok(KeyFile::Document(_)) => Err(KeyError::Public(path.to_owned())),
+        Err(KeyError::Read { source, .. }) if key_file.is_none() && source.kind() == std::io::ErrorKind::NotFound => {
             Err(KeyError::Missing(data_dir.to_owned()))
         }
-        other => other,
+        Err(error) => Err(error),
     }
 }
 
@@ -121,27 +141,45 @@ fn belongs_to_us(uid: u32) -> bool {
     own.is_root() || uid == own.as_raw() || uid == 0
 }
 
-fn read(path: &Path) -> Result<Zeroizing<Vec<u8>>, KeyError> {
+/// Reads a key file.
+///
+/// # Errors
+/// See [`KeyError`].
+pub fn read(path: &Path) -> Result<KeyFile, KeyError> {
+    let (content, mode) = contents(path, MAX_FILE_BYTES)?;
+    // A public key may be read by everybody; a private one that was put here by mistake is told of by whoever parses it.
+    let Some(secret) = parse(&content) else { return Ok(KeyFile::Document(content.to_vec())) };
+    if mode & 0o044 != 0 {
+        return Err(KeyError::Open(path.to_owned()));
+    }
+    if secret.len() < MIN_SECRET_BYTES {
+        return Err(KeyError::Short(path.to_owned()));
+    }
+    Ok(KeyFile::Secret(secret))
+}
+
+/// Reads a file of at most `max_bytes` that nobody but this user and root can write; gives its mode, too.
+///
+/// # Errors
+/// [`KeyError::Read`], [`KeyError::Kind`] and [`KeyError::Writable`].
+pub fn contents(path: &Path, max_bytes: u64) -> Result<(Zeroizing<Vec<u8>>, u32), KeyError> {
     let failed = |source| KeyError::Read { path: path.to_owned(), source };
     // NONBLOCK, because opening a FIFO would wait for a writer. Links are followed: secrets are mounted that way.
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     let file = rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| failed(errno.into()))?;
     let stat = rustix::fs::fstat(&file).map_err(|errno| failed(errno.into()))?;
     let regular = FileType::from_raw_mode(stat.st_mode).is_file();
-    if !regular || !(0..=MAX_FILE_BYTES as i64).contains(&stat.st_size) {
-        return Err(KeyError::Kind(path.to_owned()));
+    if !regular || !u64::try_from(stat.st_size).is_ok_and(|size| size <= max_bytes) {
+        return Err(KeyError::Kind(path.to_owned(), max_bytes / 1024));
     }
-    if stat.st_mode & 0o077 != 0 || !belongs_to_us(stat.st_uid) {
-        return Err(KeyError::Open(path.to_owned()));
+    if stat.st_mode & 0o022 != 0 || !belongs_to_us(stat.st_uid) {
+        return Err(KeyError::Writable(path.to_owned()));
     }
     // Room for the whole file, so that growing leaves no copies behind.
-    let mut content = Zeroizing::new(Vec::with_capacity(MAX_FILE_BYTES as usize));
-    File::from(file).take(MAX_FILE_BYTES).read_to_end(&mut content).map_err(failed)?;
-    let secret = parse(&content).ok_or_else(|| KeyError::Form(path.to_owned()))?;
-    if secret.len() < MIN_SECRET_BYTES {
-        return Err(KeyError::Short(path.to_owned()));
-    }
-    Ok(secret)
+    let room = usize::try_from(stat.st_size).unwrap_or_default() + 1;
+    let mut content = Zeroizing::new(Vec::with_capacity(room));
+    File::from(file).take(room as u64).read_to_end(&mut content).map_err(failed)?;
+    Ok((content, stat.st_mode))
 }
 
 /// Hex digits, two for each of at least 32 bytes, are decoded; text loses the line break at its end; other bytes are
@@ -208,6 +246,13 @@ mod tests {
         path
     }
 
+    fn made(data_dir: &Path) -> Vec<u8> {
+        match load_or_create(data_dir, None).unwrap() {
+            KeyFile::Secret(secret) => secret.to_vec(),
+            KeyFile::Document(_) => panic!("no secret"),
+        }
+    }
+
     fn loaded(content: &[u8]) -> Result<Vec<u8>, KeyError> {
         let folder = folder();
         load(folder.path(), Some(&key_file(&folder, content))).map(|key| key.to_vec())
@@ -217,11 +262,11 @@ mod tests {
     fn the_first_start_makes_a_key_that_stays() {
         let folder = folder();
         let data_dir = folder.path().join("state/repltool");
-        let key = load_or_create(&data_dir, None).unwrap();
+        let key = made(&data_dir);
         assert_eq!(key.len(), 32);
         assert_eq!((mode(&data_dir), mode(&data_dir.join(OWN_KEY))), (0o700, 0o600));
-        assert_eq!(*load_or_create(&data_dir, None).unwrap(), *key);
-        assert_eq!(*load(&data_dir, None).unwrap(), *key);
+        assert_eq!(made(&data_dir), key);
+        assert_eq!(*load(&data_dir, None).unwrap(), key);
         assert_eq!(std::fs::read_dir(&data_dir).unwrap().count(), 1);
     }
 
@@ -229,7 +274,7 @@ mod tests {
     fn starts_at_the_same_time_agree_on_one_key() {
         let folder = folder();
         let keys: Vec<_> = std::thread::scope(|scope| {
-            let start = || scope.spawn(|| load_or_create(folder.path(), None).unwrap().to_vec());
+            let start = || scope.spawn(|| made(folder.path()));
             let starts: Vec<_> = (0..8).map(|_| start()).collect();
             starts.into_iter().map(|start| start.join().unwrap()).collect()
         });
@@ -266,9 +311,9 @@ mod tests {
         assert!(matches!(loaded(b""), Err(KeyError::Short(_))));
         assert!(matches!(loaded("ab".repeat(15).as_bytes()), Err(KeyError::Short(_))));
         assert!(matches!(loaded(&[b' '; 40]), Err(KeyError::Short(_))));
-        assert!(matches!(loaded(b"-----BEGIN PUBLIC KEY-----\nMFkwEwYHKoZIzj0C\n"), Err(KeyError::Form(_))));
-        assert!(matches!(loaded(b"\n{\"kty\":\"oct\",\"k\":\"aaaaaaaaaaaaaaaaaaaaaa\"}"), Err(KeyError::Form(_))));
-        assert!(matches!(loaded(&vec![7; MAX_FILE_BYTES as usize + 1]), Err(KeyError::Kind(_))));
+        assert!(matches!(loaded(b"-----BEGIN PUBLIC KEY-----\nMFkwEwYHKoZIzj0C\n"), Err(KeyError::Public(_))));
+        assert!(matches!(loaded(b"\n{\"kty\":\"oct\",\"k\":\"aaaaaaaaaaaaaaaaaaaaaa\"}"), Err(KeyError::Public(_))));
+        assert!(matches!(loaded(&vec![7; MAX_FILE_BYTES as usize + 1]), Err(KeyError::Kind(..))));
     }
 
     #[test]
@@ -277,7 +322,22 @@ mod tests {
         let path = key_file(&folder, &[7; 40]);
         for open in [0o640, 0o604, 0o620, 0o602] {
             std::fs::set_permissions(&path, Permissions::from_mode(open)).unwrap();
-            assert!(matches!(load(folder.path(), Some(&path)), Err(KeyError::Open(_))), "{open:o}");
+            let refused = load(folder.path(), Some(&path));
+            assert!(matches!(refused, Err(KeyError::Open(_) | KeyError::Writable(_))), "{open:o}");
+        }
+    }
+
+    #[test]
+    fn public_keys_may_be_read_by_others_and_not_written() {
+        let folder = folder();
+        let path = key_file(&folder, b"-----BEGIN PUBLIC KEY-----\n");
+        for (mode, fits) in [(0o644, true), (0o600, true), (0o664, false), (0o646, false)] {
+            std::fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+            match read(&path) {
+                Ok(KeyFile::Document(text)) => assert!(fits && text.starts_with(b"-----BEGIN"), "{mode:o}"),
+                Err(KeyError::Writable(_)) => assert!(!fits, "{mode:o}"),
+                other => panic!("{mode:o}: {other:?}"),
+            }
         }
     }
 
@@ -286,9 +346,9 @@ mod tests {
         let folder = folder();
         let fifo = folder.path().join("fifo");
         rustix::fs::mkfifoat(CWD, &fifo, Mode::RUSR | Mode::WUSR).unwrap();
-        assert!(matches!(load(folder.path(), Some(&fifo)), Err(KeyError::Kind(_))));
-        assert!(matches!(load(folder.path(), Some(folder.path())), Err(KeyError::Kind(_))));
-        assert!(matches!(load(folder.path(), Some(Path::new("/dev/zero"))), Err(KeyError::Kind(_))));
+        assert!(matches!(load(folder.path(), Some(&fifo)), Err(KeyError::Kind(..))));
+        assert!(matches!(load(folder.path(), Some(folder.path())), Err(KeyError::Kind(..))));
+        assert!(matches!(load(folder.path(), Some(Path::new("/dev/zero"))), Err(KeyError::Kind(..))));
         assert!(matches!(load(folder.path(), Some(Path::new("/nowhere"))), Err(KeyError::Read { .. })));
     }
 }

@@ -3,6 +3,7 @@
 mod backends;
 pub mod embedded;
 mod metrics;
+mod sources;
 mod users;
 
 use std::borrow::Cow;
@@ -21,11 +22,12 @@ use rustix::fs::FlockOperation;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::config::{self, Config, Runtimes};
+use crate::keys::{self, KeyFile};
 use crate::runtime::{Interpreter, bash, javascript, modules, python};
 use crate::sandbox::probe::{Layer, Report, Tier, probe, remedy};
-use crate::supervisor::link::{FDS_PER_SESSION, Secret, StoreRoot};
+use crate::supervisor::link::{FDS_PER_SESSION, StoreRoot};
 use crate::supervisor::{self, FDS_BESIDE, MemoryArgument, Parts, Program};
-use crate::{edge, keys, sandbox};
+use crate::{edge, sandbox};
 use users::Users;
 
 /// How long the token of the ready link is good.
@@ -76,8 +78,8 @@ fn run_for(config: Config, purpose: Purpose) -> anyhow::Result<()> {
     // A server of one command is watched by nobody.
     let metrics = leash.is_none().then(|| metrics::listen(&config)).transpose()?;
     announce(&config, &listener)?;
-    let key = signing_key;
-    let parts = Parts { programs, containers, isolation, config, listener, metrics, key, store, base_uid, leash };
+    let sources = sources::of(&config);
+    let parts = Parts { programs, containers, isolation, config, listener, metrics, sources, store, base_uid, leash };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("no runtime")?;
     let data_dir = parts.config.data_dir.clone();
     let outcome = runtime.block_on(supervisor::run(parts));
@@ -203,11 +205,6 @@ fn lock(data_dir: &Path) -> anyhow::Result<File> {
     }
 }
 
-fn signing_key(config: &Config) -> anyhow::Result<Secret> {
-    let key = keys::load_or_create(&config.data_dir, config.auth.key_file.as_deref())?;
-    Ok(Secret::new(key.to_vec()))
-}
-
 /// Raises the limit on descriptors to its ceiling and checks that the configured sessions fit below it.
 fn raise_open_files(config: &Config) -> anyhow::Result<()> {
     let limit = getrlimit(Resource::Nofile);
@@ -269,25 +266,37 @@ fn own(path: &Path, user: u32) -> std::io::Result<()> {
 }
 
 /// Writes the local token and the address for the command line, and prints the link for a browser. The token is in the
-/// fragment, which a browser sends to nobody.
+/// fragment, which a browser sends to nobody. A server that only checks tokens has none.
 fn announce(config: &Config, listener: &TcpListener) -> anyhow::Result<()> {
     let address = listener.local_addr().context("the listener has no address")?;
-    let key = signing_key(config)?;
+    let url = format!("http://{}", reachable(address));
+    let token = local_token(config)?;
+    match &token {
+        Some(token) => write_private(&config.data_dir.join("token"), token)?,
+        // One that is left would be of another key.
+        None => drop(std::fs::remove_file(config.data_dir.join("token"))),
+    }
+    write_private(&config.data_dir.join("url"), &url)?;
+    let mut out = std::io::stdout().lock();
+    // A closed standard output is no reason not to serve.
+    let _ = match token {
+        Some(token) => writeln!(out, "{url}/#token={token}"),
+        None => writeln!(out, "{url}/"),
+    };
+    let _ = out.flush();
+    Ok(())
+}
+
+/// A token for this machine, if the server has the key that signs.
+fn local_token(config: &Config) -> anyhow::Result<Option<String>> {
+    let KeyFile::Secret(key) = sources::key_file(config)? else { return Ok(None) };
     let grant = edge::auth::Grant {
         subject: LOCAL_SUBJECT,
         scope: LOCAL_SCOPE,
         issuer: config.auth.issuer.as_deref(),
         audience: config.auth.audience.as_deref(),
     };
-    let token = edge::auth::sign(key.expose(), &grant, LOCAL_TOKEN_TTL)?;
-    let url = format!("http://{}", reachable(address));
-    write_private(&config.data_dir.join("token"), &token)?;
-    write_private(&config.data_dir.join("url"), &url)?;
-    let mut out = std::io::stdout().lock();
-    // A closed standard output is no reason not to serve.
-    let _ = writeln!(out, "{url}/#token={token}");
-    let _ = out.flush();
-    Ok(())
+    Ok(Some(edge::auth::sign(&key, &grant, LOCAL_TOKEN_TTL)?))
 }
 
 /// The address by which this machine reaches the server: one that means all of them is not the name of a host.

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use jsonwebtoken::{Algorithm, EncodingKey, Header};
 use libfuzzer_sys::fuzz_target;
+use repltool::edge::auth::keys::KeySet;
 use repltool::edge::auth::{Auth, Grant, MAX_SUBJECT_CHARS, Principal, Scope, Scopes, sign};
 use serde_json::{Map, Value};
 
@@ -14,12 +15,15 @@ const SECRET: &[u8] = b"0123456789abcdef0123456789abcdef";
 const OTHER: &[u8] = b"fedcba9876543210fedcba9876543210";
 const LEEWAY: Duration = Duration::from_secs(30);
 
-static AUTH: LazyLock<Auth> = LazyLock::new(|| Auth::new(SECRET, None, None, LEEWAY).expect("the secret is long"));
-static STRICT: LazyLock<Auth> = LazyLock::new(|| {
-    Auth::new(SECRET, Some("me".to_owned()), Some("us".to_owned()), LEEWAY).expect("the secret is long")
-});
-static STRANGER: LazyLock<Auth> = LazyLock::new(|| Auth::new(OTHER, None, None, LEEWAY).expect("it is long"));
+static AUTH: LazyLock<Auth> = LazyLock::new(|| Auth::new(keys(SECRET), None, None, LEEWAY));
+static STRICT: LazyLock<Auth> =
+    LazyLock::new(|| Auth::new(keys(SECRET), Some("me".to_owned()), Some("us".to_owned()), LEEWAY));
+static STRANGER: LazyLock<Auth> = LazyLock::new(|| Auth::new(keys(OTHER), None, None, LEEWAY));
 static KEY: LazyLock<EncodingKey> = LazyLock::new(|| EncodingKey::from_secret(SECRET).expect("the secret is long"));
+
+fn keys(secret: &[u8]) -> KeySet {
+    KeySet::secret(secret).expect("the secret is long")
+}
 
 fn is_subject(text: &str) -> bool {
     (1..=MAX_SUBJECT_CHARS).contains(&text.chars().count()) && !text.chars().any(char::is_control)

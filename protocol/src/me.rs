@@ -4,6 +4,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use ts_rs::TS;
 
+use crate::rest::ResourceLimits;
+
 /// Body of `GET /me`: the caller.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
 pub struct Me {
@@ -19,7 +21,7 @@ pub struct Me {
     pub usage: MeUsage,
 }
 
-/// What a subject may have.
+/// What a subject may have, as far as its token does not lower it (claim `repl_limits`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
 pub struct MeLimits {
     /// Sessions at once.
@@ -30,6 +32,8 @@ pub struct MeLimits {
     pub requests_per_minute: Option<u64>,
     /// How many of them may come at once; null if they are not limited.
     pub burst: Option<u64>,
+    /// The most that a session may ask for; what is asked for beyond it is lowered. A sandbox level may have less.
+    pub session: ResourceLimits,
 }
 
 /// What a subject has.

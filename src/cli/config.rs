@@ -2,6 +2,7 @@
 //! server and needs none.
 
 use std::io::Write as _;
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
@@ -10,6 +11,8 @@ use toml::Value;
 
 use super::args::Serve;
 use crate::config::{Config, Origin, Reading, Setting, Settings, masked};
+use crate::edge::auth::keys::KeySet;
+use crate::edge::auth::revoked::{MAX_LIST_BYTES, Revocations};
 use crate::keys;
 use crate::runtime::{bash, javascript, python};
 
@@ -73,14 +76,27 @@ pub(super) fn run(command: Command) -> anyhow::Result<ExitCode> {
 /// What is wrong with the files that the settings name. The interpreters are asked for their versions, as `serve` does.
 fn named_files(config: &Config) -> Vec<anyhow::Error> {
     let mut faults = Vec::new();
-    if config.auth.key_file.is_some() {
-        faults.extend(keys::load(&config.data_dir, config.auth.key_file.as_deref()).err().map(anyhow::Error::from));
+    if let Some(path) = &config.auth.key_file {
+        faults.extend(key_file(path, &config.auth.algorithms).err());
+    }
+    if let Some(path) = &config.auth.revocations_file {
+        faults.extend(revocations(path).err());
     }
     let named = &config.runtimes;
     faults.extend(named.python.as_deref().and_then(|path| python::find(Some(path)).err()).map(anyhow::Error::from));
     faults.extend(named.javascript.as_deref().and_then(|path| javascript::find(Some(path)).err()).map(Into::into));
     faults.extend(named.bash.as_deref().and_then(|path| bash::find(Some(path)).err()).map(Into::into));
     faults
+}
+
+fn key_file(path: &Path, algorithms: &[String]) -> anyhow::Result<KeySet> {
+    let file = keys::read(path)?;
+    KeySet::new(&file, algorithms).with_context(|| format!("the key file {} cannot be used", path.display()))
+}
+
+fn revocations(path: &Path) -> anyhow::Result<Revocations> {
+    let (list, _) = keys::contents(path, MAX_LIST_BYTES as u64)?;
+    Revocations::parse(&list).with_context(|| format!("{} cannot be used", path.display()))
 }
 
 /// Dotted keys rather than tables, so that one line tells all of one setting.

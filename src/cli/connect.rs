@@ -25,7 +25,7 @@ pub(super) fn client(server: Server) -> anyhow::Result<Client> {
     };
     let token = match server.token {
         Some(token) => token,
-        None => read(&data_dir, "token")?,
+        None => local_token(&data_dir)?,
     };
     Ok(Client::new(&url, Some(&token))?)
 }
@@ -63,6 +63,13 @@ async fn runs(server: &Server) -> anyhow::Result<bool> {
     let Some(url) = read_if_there(&data_dir, "url")? else { return Ok(false) };
     // Without a token: it is not for somebody else who may listen there by now.
     Ok(!matches!(Client::new(&url, None)?.is_ready().await, Err(ClientError::Connect { .. })))
+}
+
+/// The token that a server with a secret writes for this machine.
+fn local_token(data_dir: &Path) -> anyhow::Result<String> {
+    read_if_there(data_dir, "token")?.context(
+        "the server checks tokens and signs none; give one with --token or REPLTOOL_TOKEN, from where its keys are kept",
+    )
 }
 
 fn same_server(given: &str, local: &str) -> bool {

@@ -59,7 +59,7 @@ pub enum ConfigError {
         reason: String,
     },
     /// A public address with a key that nobody chose.
-    #[error("edge.listen = {0} is not a loopback address; set auth.key_file to a secret of your own first")]
+    #[error("edge.listen = {0} is not a loopback address; set auth.key_file to a key of your own first")]
     KeyNeeded(SocketAddr),
     /// One session may take more than all together.
     #[error("store.session_mb = {0} is more than store.total_mb = {1}")]

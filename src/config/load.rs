@@ -195,7 +195,8 @@ fn insert(table: &mut Table, key: &str, value: Value) {
 fn make_absolute(config: &mut Config) -> Result<(), ConfigError> {
     let runtimes = &mut config.runtimes;
     let runtimes = [runtimes.python.as_mut(), runtimes.javascript.as_mut(), runtimes.bash.as_mut()];
-    let paths = [Some(&mut config.data_dir), config.auth.key_file.as_mut()];
+    let auth = &mut config.auth;
+    let paths = [Some(&mut config.data_dir), auth.key_file.as_mut(), auth.revocations_file.as_mut()];
     // An empty path is that of a data directory without a place, which is told already.
     for path in paths.into_iter().chain(runtimes).flatten().filter(|path| !path.as_os_str().is_empty()) {
         let absolute = std::path::absolute(&*path);

@@ -60,10 +60,11 @@ pub(super) const RULES: &[(&str, Rule)] = &[
     ("rate_limit.burst", Rule::Count(1, 1_000_000_000)),
     ("rate_limit.failed_logins_per_minute", Rule::Count(1, 1_000_000_000)),
     ("auth.key_file", Rule::Text),
-    ("auth.jwks_url", Rule::Absent("this version fetches no keys; give it the secret that signs tokens by auth.key_file")),
+    ("auth.revocations_file", Rule::Text),
+    ("auth.jwks_url", Rule::Absent("this version fetches no keys; give it the keys that tokens are checked with by auth.key_file")),
     ("auth.issuer", Rule::Text),
     ("auth.audience", Rule::Text),
-    ("auth.algorithms", Rule::List(|name| name == "HS256", "a list of algorithms; this version offers \"HS256\"")),
+    ("auth.algorithms", Rule::List(is_algorithm, "a list of algorithms: \"HS256\", \"RS256\", \"PS256\", \"ES256\", \"EdDSA\"")),
     ("auth.leeway_s", Rule::Count(0, 300)),
     ("store.session_mb", Rule::Count(1, 1_048_576)),
     ("store.total_mb", Rule::Count(1, 1_073_741_824)),
@@ -191,6 +192,10 @@ fn is_host(text: &str) -> bool {
     };
     let of_hosts = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | '[' | ']' | ':');
     !host.is_empty() && host.chars().all(of_hosts) && port.is_none_or(|port| port.parse::<u16>().is_ok())
+}
+
+fn is_algorithm(text: &str) -> bool {
+    matches!(text, "HS256" | "RS256" | "PS256" | "ES256" | "EdDSA")
 }
 
 fn is_level(text: &str) -> bool {

@@ -39,6 +39,7 @@ const FIXED: &[(&str, Option<&str>)] = &[
     ("runtimes.javascript", None),
     ("runtimes.bash", None),
     ("auth.key_file", None),
+    ("auth.revocations_file", None),
     ("auth.jwks_url", None),
     ("auth.algorithms", Some("[]")),
     ("auth.issuer", None),

@@ -27,8 +27,6 @@ pub(super) struct Noted {
     pub(super) request_id: String,
     /// Its method.
     pub(super) method: Method,
-    /// The template of its path, once that is found.
-    pub(super) route: Option<&'static str>,
     /// Who asks, once that is known.
     pub(super) subject: Option<String>,
     /// Why nobody is.
@@ -132,13 +130,13 @@ impl Audited {
 
 /// What every record of a request has.
 fn of(visit: &Visit) -> What {
-    let Noted { request_id, method, route, subject, .. } = &visit.noted;
+    let Noted { request_id, method, subject, .. } = &visit.noted;
     What {
         subject: subject.as_deref().map(Into::into),
         peer: Some(visit.client()),
         request_id: Some(request_id.as_str().into()),
         method: Some(method.as_str().into()),
-        route: *route,
+        route: visit.template(),
         ..What::default()
     }
 }

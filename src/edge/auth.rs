@@ -1,8 +1,14 @@
 //! Bearer tokens: a JWT becomes a [`Principal`], or does not. Knows claims and scopes; refuses to know routes.
 //!
-//! The library's defaults leave much out, so all that counts is set here: HS256 alone, `sub` and `exp` required, `nbf`
-//! checked, `iss` and `aud` required where configured, secrets of at least 32 bytes. `kid` leads
-//! nowhere.
+//! The library's defaults leave much out, so all that counts is set here: one key, named by `kid` or the only one that
+//! fits, with the algorithms of its kind ([`keys`]); `sub` and `exp` required, `nbf` checked, `iss` and `aud` required where
+//! configured. Nothing that a token says of itself leads to a file, an address or a key from outside.
+
+pub mod keys;
+mod limits;
+pub mod revoked;
+mod sign;
+mod tenure;
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,8 +17,16 @@ use std::time::Duration;
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use jsonwebtoken::errors::ErrorKind;
-use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, Header, Validation};
-use serde::{Deserialize, Serialize};
+use jsonwebtoken::{Header, Validation};
+use serde::Deserialize;
+use tokio::sync::watch;
+
+use self::keys::{KeyPrint, KeySet};
+pub use self::limits::ReplLimits;
+use self::revoked::Revocations;
+pub use self::sign::{Grant, KeyError, sign};
+pub use self::tenure::Tenure;
+use crate::session::registry::Owner;
 
 /// The shortest secret, in bytes: that of the hash.
 pub const MIN_SECRET_BYTES: usize = 32;
@@ -42,9 +56,18 @@ pub enum AuthError {
     /// Signed with another key.
     #[error("token signature wrong")]
     Signature,
+    /// Names no key, or one that is not there.
+    #[error("token of an unknown key")]
+    Key,
+    /// Meant for something else, or to be read by rules that are not ours: `typ` and `crit`.
+    #[error("token of another type")]
+    Kind,
     /// `exp` has passed.
     #[error("token expired")]
     Expired,
+    /// In the list of revocations.
+    #[error("token revoked")]
+    Revoked,
     /// `nbf` is to come.
     #[error("token not valid yet")]
     Early,
@@ -62,20 +85,6 @@ pub enum AuthError {
     Subject,
 }
 
-/// Why there can be no [`Auth`], or no token.
-#[derive(Debug, thiserror::Error)]
-pub enum KeyError {
-    /// Below [`MIN_SECRET_BYTES`].
-    #[error("a signing secret has {0} bytes; at least {MIN_SECRET_BYTES} are needed")]
-    Short(usize),
-    /// The subject of a token to be signed breaks the rules.
-    #[error("a subject is 1 to {MAX_SUBJECT_CHARS} characters without control characters")]
-    Subject,
-    /// The library refused.
-    #[error("the signing key cannot be used")]
-    Library(#[from] jsonwebtoken::errors::Error),
-}
-
 /// What a token may be asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
@@ -89,10 +98,16 @@ pub enum Scope {
     /// `admin`: sees everybody's sessions.
     Admin = 8,
     /// `metrics:read`
-    Metrics = 16,
+    MetricsRead = 16,
+    /// `audit:read`
+    AuditRead = 32,
 }
 
 impl Scope {
+    /// Every one of them.
+    pub const ALL: [Self; 6] =
+        [Self::Execute, Self::Read, Self::Relaxed, Self::Admin, Self::MetricsRead, Self::AuditRead];
+
     /// Its name in the claim `scope`.
     pub fn name(self) -> &'static str {
         match self {
@@ -100,7 +115,8 @@ impl Scope {
             Self::Read => "session:read",
             Self::Relaxed => "sandbox:relaxed",
             Self::Admin => "admin",
-            Self::Metrics => "metrics:read",
+            Self::MetricsRead => "metrics:read",
+            Self::AuditRead => "audit:read",
         }
     }
 }
@@ -114,7 +130,7 @@ impl Scopes {
     pub fn parse(text: &str) -> Self {
         let mut set = 0;
         for name in text.split_ascii_whitespace() {
-            for scope in [Scope::Execute, Scope::Read, Scope::Relaxed, Scope::Metrics, Scope::Admin] {
+            for scope in Scope::ALL {
                 if scope.name() == name {
                     set |= scope as u8;
                 }
@@ -128,8 +144,7 @@ impl Scopes {
 
     /// The names of all that it has, also of what is implied.
     pub fn names(self) -> impl Iterator<Item = &'static str> {
-        let all = [Scope::Execute, Scope::Read, Scope::Relaxed, Scope::Metrics, Scope::Admin];
-        all.into_iter().filter(move |scope| self.has(*scope)).map(Scope::name)
+        Scope::ALL.into_iter().filter(move |scope| self.has(*scope)).map(Scope::name)
     }
 
     /// Whether the set has it.
@@ -147,10 +162,24 @@ pub struct Principal {
     pub scopes: Scopes,
     /// Claim `exp`.
     pub expires_at: jiff::Timestamp,
+    /// Claim `repl_limits`.
+    pub limits: ReplLimits,
+    /// Claim `jti`.
+    token_id: Option<String>,
+    /// Claim `iat`.
+    issued_at: Option<jiff::Timestamp>,
+    /// The key that its token was checked with.
+    key: KeyPrint,
     leeway: Duration,
 }
 
 impl Principal {
+    /// Whose sessions it creates, and how many of them it may have.
+    pub(super) fn owner(&self) -> Owner {
+        let max_sessions = self.limits.max_sessions.map(|most| usize::try_from(most).unwrap_or(usize::MAX));
+        Owner { name: self.subject.clone(), max_sessions }
+    }
+
     /// How long the token is still good for, leeway included; zero once it is not.
     pub fn remaining(&self) -> Duration {
         let now = jiff::Timestamp::now();
@@ -167,9 +196,24 @@ impl Principal {
 pub struct Auth(Arc<Checks>);
 
 struct Checks {
-    key: DecodingKey,
+    in_force: watch::Sender<Arc<InForce>>,
+    /// Everything but the algorithm.
     validation: Validation,
     leeway: Duration,
+}
+
+/// What changes while the server runs. Whoever holds something open hears of it.
+#[derive(Clone)]
+struct InForce {
+    keys: Arc<KeySet>,
+    revoked: Arc<Revocations>,
+}
+
+impl InForce {
+    /// Whether a token that was good once still is, but for its expiry.
+    fn admits(&self, principal: &Principal) -> bool {
+        self.keys.has(principal.key) && !self.revoked.covers(principal)
+    }
 }
 
 impl fmt::Debug for Auth {
@@ -182,23 +226,17 @@ impl fmt::Debug for Auth {
 struct Claims {
     sub: String,
     exp: serde_json::Number,
+    iat: Option<serde_json::Number>,
+    jti: Option<String>,
     #[serde(default)]
     scope: String,
+    repl_limits: Option<serde_json::Map<String, serde_json::Value>>,
 }
 
 impl Auth {
-    /// Checks against one HS256 secret of at least [`MIN_SECRET_BYTES`]; its copy is wiped in the end. A given issuer
-    /// or audience must be there and be this one. `leeway` counts whole seconds.
-    ///
-    /// # Errors
-    /// [`KeyError`] if the secret is too short.
-    pub fn new(
-        secret: &[u8],
-        issuer: Option<String>,
-        audience: Option<String>,
-        leeway: Duration,
-    ) -> Result<Self, KeyError> {
-        let mut validation = Validation::new(Algorithm::HS256);
+    /// Checks against these keys. A given issuer or audience must be there and be this one. `leeway` counts whole seconds.
+    pub fn new(keys: KeySet, issuer: Option<String>, audience: Option<String>, leeway: Duration) -> Self {
+        let mut validation = Validation::default();
         let mut required = vec!["sub", "exp"];
         validation.leeway = leeway.as_secs();
         validation.validate_nbf = true;
@@ -214,7 +252,23 @@ impl Auth {
             None => validation.validate_aud = false,
         }
         validation.set_required_spec_claims(&required);
-        Ok(Self(Arc::new(Checks { key: decoding_key(secret)?, validation, leeway })))
+        let in_force = InForce { keys: Arc::new(keys), revoked: Arc::default() };
+        Self(Arc::new(Checks { in_force: watch::Sender::new(Arc::new(in_force)), validation, leeway }))
+    }
+
+    /// Checks against other keys from now on. What was opened by those that are gone ends.
+    pub fn set_keys(&self, keys: KeySet) {
+        self.0.in_force.send_modify(|it| Arc::make_mut(it).keys = Arc::new(keys));
+    }
+
+    /// Lets these in no longer, and all others. What was opened by those ends.
+    pub fn set_revoked(&self, revoked: Revocations) {
+        self.0.in_force.send_modify(|it| Arc::make_mut(it).revoked = Arc::new(revoked));
+    }
+
+    /// The principal for as long as its token is good.
+    pub fn tenure(&self, principal: Principal) -> Tenure {
+        Tenure::new(principal, self.0.in_force.subscribe())
     }
 
     /// Says whom a token stands for.
@@ -225,23 +279,36 @@ impl Auth {
         if token.len() > MAX_TOKEN_BYTES {
             return Err(AuthError::TooLong);
         }
-        let decoded = jsonwebtoken::decode::<Claims>(token, &self.0.key, &self.0.validation);
-        let principal = self.principal(decoded.map_err(|error| reason(error.kind()))?.claims)?;
+        let header = jsonwebtoken::decode_header(token).map_err(|error| reason(error.kind()))?;
+        check_header(&header)?;
+        let in_force = self.0.in_force.borrow().clone();
+        let key = in_force.keys.find(header.alg, header.kid.as_deref())?;
+        let validation = Validation { algorithms: vec![header.alg], ..self.0.validation.clone() };
+        let decoded = jsonwebtoken::decode::<Claims>(token, key.decoding(), &validation);
+        let principal = self.principal(decoded.map_err(|error| reason(error.kind()))?.claims, key.print())?;
         // The library counts whole seconds and lets the last one pass, in which open sockets are closed already.
         if principal.remaining().is_zero() {
             return Err(AuthError::Expired);
         }
+        if !in_force.admits(&principal) {
+            return Err(AuthError::Revoked);
+        }
         Ok(principal)
     }
 
-    fn principal(&self, claims: Claims) -> Result<Principal, AuthError> {
+    fn principal(&self, claims: Claims, key: KeyPrint) -> Result<Principal, AuthError> {
         if !subject_is_valid(&claims.sub) {
             return Err(AuthError::Subject);
         }
         Ok(Principal {
             subject: claims.sub,
             scopes: Scopes::parse(&claims.scope),
-            expires_at: expiry(&claims.exp),
+            expires_at: instant(&claims.exp),
+            limits: ReplLimits::read(claims.repl_limits)?,
+            token_id: claims.jti,
+            // Beyond the calendar is no time at which anything was issued.
+            issued_at: claims.iat.as_ref().map(instant).filter(|at| *at < jiff::Timestamp::MAX),
+            key,
             leeway: self.0.leeway,
         })
     }
@@ -265,50 +332,15 @@ pub fn bearer(headers: &HeaderMap) -> Result<Option<&str>, AuthError> {
     Ok(Some(token.trim_matches(' ')))
 }
 
-/// Whom a token is to stand for.
-#[derive(Debug, Clone, Copy, Default, Serialize)]
-pub struct Grant<'a> {
-    /// Who.
-    #[serde(rename = "sub")]
-    pub subject: &'a str,
-    /// What is allowed, separated by spaces.
-    pub scope: &'a str,
-    /// The issuer that the server asks for, if it asks for one.
-    #[serde(rename = "iss", skip_serializing_if = "Option::is_none")]
-    pub issuer: Option<&'a str>,
-    /// The audience that the server asks for, if it asks for one.
-    #[serde(rename = "aud", skip_serializing_if = "Option::is_none")]
-    pub audience: Option<&'a str>,
-}
-
-/// Signs an HS256 token that [`Auth::verify`] accepts for `ttl` from now.
-///
-/// # Errors
-/// [`KeyError`] if the secret is too short or the subject breaks the rules.
-pub fn sign(secret: &[u8], grant: &Grant<'_>, ttl: Duration) -> Result<String, KeyError> {
-    #[derive(Serialize)]
-    struct Signed<'a> {
-        #[serde(flatten)]
-        grant: &'a Grant<'a>,
-        iat: u64,
-        exp: u64,
+/// What is to be known before a key is looked for. `b64` and all else that a token calls critical is foreign to us.
+fn check_header(header: &Header) -> Result<(), AuthError> {
+    let kind = header.typ.as_deref().map(str::to_ascii_lowercase);
+    let kind = kind.as_deref().map(|it| it.strip_prefix("application/").unwrap_or(it));
+    let is_access_token = matches!(kind, None | Some("jwt" | "at+jwt"));
+    if header.crit.is_some() || !is_access_token {
+        return Err(AuthError::Kind);
     }
-    if secret.len() < MIN_SECRET_BYTES {
-        return Err(KeyError::Short(secret.len()));
-    }
-    if !subject_is_valid(grant.subject) {
-        return Err(KeyError::Subject);
-    }
-    let iat = u64::try_from(jiff::Timestamp::now().as_second()).unwrap_or(0);
-    let claims = Signed { grant, iat, exp: iat.saturating_add(ttl.as_secs()) };
-    Ok(jsonwebtoken::encode(&Header::new(Algorithm::HS256), &claims, &EncodingKey::from_secret(secret)?)?)
-}
-
-fn decoding_key(secret: &[u8]) -> Result<DecodingKey, KeyError> {
-    if secret.len() < MIN_SECRET_BYTES {
-        return Err(KeyError::Short(secret.len()));
-    }
-    Ok(DecodingKey::from_secret(secret)?)
+    Ok(())
 }
 
 fn subject_is_valid(subject: &str) -> bool {
@@ -316,8 +348,8 @@ fn subject_is_valid(subject: &str) -> bool {
 }
 
 /// Whole seconds; what lies beyond the calendar is its end.
-fn expiry(exp: &serde_json::Number) -> jiff::Timestamp {
-    let seconds = exp.as_i64().or_else(|| exp.as_f64().filter(|it| *it < 1e12).map(|it| it.floor() as i64));
+fn instant(seconds: &serde_json::Number) -> jiff::Timestamp {
+    let seconds = seconds.as_i64().or_else(|| seconds.as_f64().filter(|it| *it < 1e12).map(|it| it.floor() as i64));
     seconds.and_then(|it| jiff::Timestamp::from_second(it).ok()).unwrap_or(jiff::Timestamp::MAX)
 }
 

@@ -5,6 +5,7 @@
 //! interval of the rate has passed. Nothing is reset at the turn of a minute, and what is refused costs nothing. All of it
 //! is in memory and begins anew with the gateway.
 
+mod lowered;
 mod meter;
 mod places;
 mod rate;
@@ -23,10 +24,11 @@ pub(super) use self::places::Place;
 pub(super) use self::rate::Standing;
 pub(super) use self::records::{Records, Whose};
 
+use self::lowered::Lowered;
 use self::places::Places;
 use self::rate::{Rate, Terms};
 use super::audited::Noted;
-use super::auth::Principal;
+use super::auth::{Principal, ReplLimits};
 use super::counted::NO_ROUTE;
 use super::problem::Fault;
 use crate::config::RateLimit;
@@ -46,22 +48,27 @@ pub(super) struct Visit {
     standing: Option<Standing>,
     /// What the audit log is told of it.
     pub(super) noted: Noted,
-    route: &'static str,
+    route: Option<&'static str>,
 }
 
 impl Visit {
     /// A request of a client that was charged to nobody yet.
     pub(super) fn new(client: IpAddr) -> Self {
-        Self { client, standing: None, route: NO_ROUTE, noted: Noted::default() }
+        Self { client, standing: None, route: None, noted: Noted::default() }
     }
 
     /// What is asked is found: the template of its path.
     pub(super) fn matched(&mut self, route: &'static str) {
-        self.route = route;
+        self.route = Some(route);
     }
 
     /// The template of its path, or a word for what has none.
     pub(super) fn route(&self) -> &'static str {
+        self.route.unwrap_or(NO_ROUTE)
+    }
+
+    /// The template of its path, if it has one.
+    pub(super) fn template(&self) -> Option<&'static str> {
         self.route
     }
 
@@ -87,6 +94,7 @@ impl Visit {
 #[derive(Debug)]
 pub(super) struct Limits {
     rates: Option<Rates>,
+    lowered: Lowered,
     places: Places,
 }
 
@@ -103,7 +111,7 @@ impl Limits {
         let failures = count(rates.failed_logins_per_minute);
         let logins = Terms::new("failed-logins", failures, failures);
         let rates = rates.enabled.then(|| Rates { requests: Rate::new(requests), logins: Rate::new(logins) });
-        Self { rates, places: Places::new(max_sockets) }
+        Self { rates, lowered: Lowered::default(), places: Places::new(max_sockets) }
     }
 
     /// Charges a request to its subject.
@@ -111,8 +119,16 @@ impl Limits {
     /// # Errors
     /// `rate_limited`.
     pub(super) fn charge(&self, visit: &mut Visit, principal: &Principal) -> Result<(), Fault> {
-        let Some(rates) = &self.rates else { return Ok(()) };
-        let standing = visit.standing.insert(rates.requests.charge(&principal.subject));
+        // What is beyond the holder's own rate does not cost the subject's.
+        let own = self.terms(principal).map(|terms| self.lowered.charge(terms, &principal.subject));
+        let everybodys = || self.rates.as_ref().map(|rates| rates.requests.charge(&principal.subject));
+        let standing = match own {
+            Some(own) if own.is_granted() => everybodys().filter(|it| !it.is_granted()).or(Some(own)),
+            Some(own) => Some(own),
+            None => everybodys(),
+        };
+        let Some(standing) = standing else { return Ok(()) };
+        let standing = visit.standing.insert(standing);
         if standing.is_granted() {
             return Ok(());
         }
@@ -132,8 +148,17 @@ impl Limits {
     }
 
     /// Counts the messages of a new socket.
-    pub(super) fn meter(&self) -> Meter {
-        Meter::new(self.rates.as_ref().map(|rates| rates.requests.terms()))
+    pub(super) fn meter(&self, principal: &Principal) -> Meter {
+        Meter::new(self.terms(principal).as_ref().or(self.everybodys()))
+    }
+
+    fn everybodys(&self) -> Option<&Terms> {
+        self.rates.as_ref().map(|rates| rates.requests.terms())
+    }
+
+    /// What the token of this one lowers the rate of requests to.
+    fn terms(&self, principal: &Principal) -> Option<Terms> {
+        lowered::terms(self.everybodys(), &principal.limits)
     }
 
     /// A place for a socket, or for a stream that follows a session. It goes back when it is dropped.
@@ -141,20 +166,22 @@ impl Limits {
     /// # Errors
     /// `rate_limited` if the subject has as many as it may.
     pub(super) fn place(&self, principal: &Principal) -> Result<Place, Fault> {
-        self.places.take(&principal.subject).ok_or_else(|| {
-            let detail = format!("you have {} sockets and streams open; close one", self.places.max());
-            refusal(&detail, 1)
+        let (held, max) = self.places(principal);
+        self.places.take(&principal.subject, max).ok_or_else(|| {
+            refusal(&format!("you have {held} sockets and streams open, and may have {max}; close one"), 1)
         })
     }
 
-    /// Places that a subject holds, and how many it may.
-    pub(super) fn places(&self, subject: &str) -> (usize, usize) {
-        (self.places.held(subject), self.places.max())
+    /// Places that a subject holds, and how many this holder of a token may.
+    pub(super) fn places(&self, principal: &Principal) -> (usize, usize) {
+        let max = ReplLimits::at_most(self.places.max(), principal.limits.max_sockets);
+        (self.places.held(&principal.subject), max)
     }
 
-    /// Requests of a subject in a minute and at once, where they are limited.
-    pub(super) fn requests(&self) -> Option<(u32, u32)> {
-        self.rates.as_ref().map(|rates| (rates.requests.terms().per_minute(), rates.requests.terms().burst()))
+    /// Requests in a minute and at once, where they are limited.
+    pub(super) fn requests(&self, principal: &Principal) -> Option<(u32, u32)> {
+        let own = self.terms(principal);
+        own.as_ref().or(self.everybodys()).map(|terms| (terms.per_minute(), terms.burst()))
     }
 
     /// Drops the keys that are as good as new, again and again; does not return.
@@ -166,6 +193,7 @@ impl Limits {
                 rates.requests.sweep();
                 rates.logins.sweep();
             }
+            self.lowered.sweep();
             self.places.shrink();
         }
     }

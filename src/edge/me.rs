@@ -3,6 +3,7 @@
 use http::StatusCode;
 use repltool_protocol::me::{Me, MeLimits, MeUsage};
 
+use super::auth::ReplLimits;
 use super::limit::Standing;
 use super::problem::Fault;
 use super::respond::{self, Answer};
@@ -13,8 +14,9 @@ use crate::session::timestamp;
 pub(super) fn me(call: &Call, standing: Option<&Standing>) -> Result<Answer, Fault> {
     let (shared, principal) = (&call.connection.shared, &call.principal);
     let (sessions, max_sessions) = shared.registry.share(&principal.subject);
-    let (sockets, max_sockets) = shared.limits.places(&principal.subject);
-    let requests = shared.limits.requests();
+    let max_sessions = ReplLimits::at_most(max_sessions, principal.limits.max_sessions);
+    let (sockets, max_sockets) = shared.limits.places(principal);
+    let requests = shared.limits.requests(principal);
     let me = Me {
         subject: principal.subject.clone(),
         scopes: principal.scopes.names().map(str::to_owned).collect(),
@@ -24,6 +26,7 @@ pub(super) fn me(call: &Call, standing: Option<&Standing>) -> Result<Answer, Fau
             sockets: max_sockets as u64,
             requests_per_minute: requests.map(|(per_minute, _)| per_minute.into()),
             burst: requests.map(|(_, burst)| burst.into()),
+            session: principal.limits.most(),
         },
         usage: MeUsage {
             sessions: sessions as u64,

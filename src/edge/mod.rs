@@ -217,8 +217,8 @@ impl Shared {
     ///
     /// # Errors
     /// Why the registry refused.
-    async fn create(&self, owner: &str, config: SessionConfig) -> Result<SessionHandle, Fault> {
-        let (registry, owner) = (self.registry.clone(), owner.to_owned());
+    async fn create(&self, principal: &Principal, config: SessionConfig) -> Result<SessionHandle, Fault> {
+        let (registry, owner) = (self.registry.clone(), principal.owner());
         let creation = async move { registry.create(&owner, config).await };
         let creation = self.tasks.spawn(creation.in_current_span());
         match creation.await {

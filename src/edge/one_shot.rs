@@ -16,7 +16,7 @@ use super::respond::{self, Answer};
 use super::router::{self, Call};
 use super::stream::{Feed, Format, Scope};
 use super::{Shared, body, rest, validate};
-use crate::session::registry::CreateError;
+use crate::session::registry::{CreateError, Owner};
 use crate::session::{Execute, Refusal, SessionHandle};
 
 /// `POST /execute`
@@ -27,7 +27,7 @@ pub(super) async fn execute(mut call: Call) -> Result<Answer, Fault> {
     rest::may_create(&call.principal, &mut config, call.offered())?;
     validate::run(config.language, &request.code, request.timeout_ms)?;
     let place = format.map(|_| call.connection.shared.limits.place(&call.principal)).transpose()?;
-    let (handle, own) = OwnSession::create(&call.connection.shared, &call.principal.subject, config).await?;
+    let (handle, own) = OwnSession::create(&call.connection.shared, call.principal.owner(), config).await?;
     router::note_session(handle.identity().id.as_str());
     let execute = Execute {
         id: request.execution_id,
@@ -41,7 +41,7 @@ pub(super) async fn execute(mut call: Call) -> Result<Answer, Fault> {
     if let Some(format) = format {
         let cursor = handle.log().cursor(Some(accepted.after));
         let scope = Scope::Execution { id: accepted.id, log: handle.log().clone() };
-        return Ok(Feed::new(cursor, format, scope).held_by(call.principal).holding(place).answer_then(own.delete()));
+        return Ok(Feed::new(cursor, format, scope).held_by(call.tenure()).holding(place).answer_then(own.delete()));
     }
     let result = rest::result(&handle, &accepted).await;
     own.delete().await;
@@ -62,8 +62,8 @@ impl OwnSession {
     ///
     /// # Errors
     /// Why the registry refused.
-    async fn create(shared: &Shared, owner: &str, config: SessionConfig) -> Result<(SessionHandle, Self), Fault> {
-        let (registry, owner, tasks) = (shared.registry.clone(), owner.to_owned(), shared.tasks.clone());
+    async fn create(shared: &Shared, owner: Owner, config: SessionConfig) -> Result<(SessionHandle, Self), Fault> {
+        let (registry, tasks) = (shared.registry.clone(), shared.tasks.clone());
         let creation = async move {
             let handle = registry.create_one_shot(&owner, config).await?;
             Ok::<_, CreateError>(Self { handle: Some(handle), tasks })

@@ -224,6 +224,9 @@ impl From<AuthError> for Fault {
             | AuthError::Malformed
             | AuthError::Algorithm
             | AuthError::Signature
+            | AuthError::Key
+            | AuthError::Revoked
+            | AuthError::Kind
             | AuthError::Claim
             | AuthError::Issuer
             | AuthError::Audience

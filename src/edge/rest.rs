@@ -27,7 +27,7 @@ const FRESH_INTERPRETER: Duration = Duration::from_secs(1);
 pub(super) async fn create(mut call: Call) -> Result<Answer, Fault> {
     let mut config: SessionConfig = body::json(&mut call.request).await?;
     may_create(&call.principal, &mut config, call.offered())?;
-    let handle = call.connection.shared.create(&call.principal.subject, config).await?;
+    let handle = call.connection.shared.create(&call.principal, config).await?;
     let session = handle.describe();
     respond::created(&format!("/api/v1/sessions/{}", session.session_id), &session)
 }
@@ -73,7 +73,7 @@ pub(super) async fn execute(mut call: Call, id: &str) -> Result<Answer, Fault> {
     if let Some(format) = format {
         let cursor = handle.log().cursor(Some(accepted.after));
         let scope = FeedScope::Execution { id: accepted.id, log: handle.log().clone() };
-        return Ok(Feed::new(cursor, format, scope).held_by(call.principal).holding(place).answer());
+        return Ok(Feed::new(cursor, format, scope).held_by(call.tenure()).holding(place).answer());
     }
     let result = result(&handle, &accepted).await?;
     if result.state_lost {
@@ -119,7 +119,7 @@ pub(super) async fn events(call: &Call, id: &str) -> Result<Answer, Fault> {
     let place = follow.then(|| call.connection.shared.limits.place(&call.principal)).transpose()?;
     let cursor = handle.log().cursor(Some(Seq(after.or(last_seen).unwrap_or(0))));
     let scope = if follow {
-        FeedScope::Live { principal: call.principal.clone(), drain: call.connection.shared.drain.clone() }
+        FeedScope::Live { tenure: call.tenure(), drain: call.connection.shared.drain.clone() }
     } else {
         FeedScope::UpTo(handle.log().last_seq())
     };
@@ -161,8 +161,8 @@ pub(super) async fn restart(call: &Call, id: &str) -> Result<Answer, Fault> {
     respond::json(StatusCode::OK, &handle.describe())
 }
 
-/// Whether this session may be created by this principal; what it asks for beyond its level is lowered. `offered`: the
-/// levels of this server.
+/// Whether this session may be created by this principal; what it asks for beyond its level, or the token, is lowered.
+/// `offered`: the levels of this server.
 ///
 /// # Errors
 /// The first wrong field, or `forbidden`.
@@ -172,6 +172,7 @@ pub(super) fn may_create(
     offered: &[ModeSupport],
 ) -> Result<(), Fault> {
     validate::session(config, offered)?;
+    principal.limits.lower(&mut config.resource_limits, validate::min_memory_mb(config.language));
     match config.sandbox_mode {
         SandboxMode::Relaxed => router::require(principal, Scope::Relaxed),
         SandboxMode::Standard | SandboxMode::Strict => Ok(()),

@@ -1,4 +1,5 @@
-//! One match from method and path to handler: the API's table of contents, with the scope each route needs.
+//! One match from method and path to handler: the API's table of contents, with the scope that each route needs, and
+//! whether it is for the owner of a session alone. Who may do what is decided here, before a handler sees the request.
 
 use std::str::FromStr;
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use repltool_protocol::rest::capabilities::ModeSupport;
 use tokio::time::Instant;
 use tracing::Instrument;
 
-use super::auth::{self, AuthError, Principal, Scope};
+use super::auth::{self, AuthError, Principal, Scope, Tenure};
 use super::limit::Visit;
 use super::problem::Fault;
 use super::query::Query;
@@ -61,6 +62,8 @@ pub(super) enum Access {
     Token,
     /// Whoever has the scope.
     Scope(Scope),
+    /// Whoever has the scope, if the session in the path is theirs or they are administrators.
+    Session(Scope),
     /// Whoever has the scope; the handshake finds the token, which may be in a second place.
     Handshake(Scope),
 }
@@ -69,9 +72,9 @@ pub(super) type Route = (Method, Endpoint, Access);
 
 /// What can be done with a file. An empty path leads here as well, to be refused as one.
 const FILE: &[Route] = &[
-    (Method::GET, Endpoint::ReadFile, Access::Scope(Scope::Read)),
-    (Method::PUT, Endpoint::WriteFile, Access::Scope(Scope::Execute)),
-    (Method::DELETE, Endpoint::RemoveFile, Access::Scope(Scope::Execute)),
+    (Method::GET, Endpoint::ReadFile, Access::Session(Scope::Read)),
+    (Method::PUT, Endpoint::WriteFile, Access::Session(Scope::Execute)),
+    (Method::DELETE, Endpoint::RemoveFile, Access::Session(Scope::Execute)),
 ];
 
 /// What can be done with a file of the web page.
@@ -91,29 +94,29 @@ pub(super) static ROUTES: &[(&str, &[Route])] = &[
     (
         "/api/v1/sessions/{id}",
         &[
-            (Method::GET, Endpoint::GetSession, Access::Scope(Scope::Read)),
-            (Method::DELETE, Endpoint::DeleteSession, Access::Scope(Scope::Execute)),
+            (Method::GET, Endpoint::GetSession, Access::Session(Scope::Read)),
+            (Method::DELETE, Endpoint::DeleteSession, Access::Session(Scope::Execute)),
         ],
     ),
-    ("/api/v1/sessions/{id}/execute", &[(Method::POST, Endpoint::Execute, Access::Scope(Scope::Execute))]),
-    ("/api/v1/sessions/{id}/history", &[(Method::GET, Endpoint::History, Access::Scope(Scope::Read))]),
-    ("/api/v1/sessions/{id}/events", &[(Method::GET, Endpoint::Events, Access::Scope(Scope::Read))]),
-    ("/api/v1/sessions/{id}/interrupt", &[(Method::POST, Endpoint::Interrupt, Access::Scope(Scope::Execute))]),
-    ("/api/v1/sessions/{id}/restart", &[(Method::POST, Endpoint::Restart, Access::Scope(Scope::Execute))]),
-    ("/api/v1/sessions/{id}/stdin", &[(Method::POST, Endpoint::Stdin, Access::Scope(Scope::Execute))]),
+    ("/api/v1/sessions/{id}/execute", &[(Method::POST, Endpoint::Execute, Access::Session(Scope::Execute))]),
+    ("/api/v1/sessions/{id}/history", &[(Method::GET, Endpoint::History, Access::Session(Scope::Read))]),
+    ("/api/v1/sessions/{id}/events", &[(Method::GET, Endpoint::Events, Access::Session(Scope::Read))]),
+    ("/api/v1/sessions/{id}/interrupt", &[(Method::POST, Endpoint::Interrupt, Access::Session(Scope::Execute))]),
+    ("/api/v1/sessions/{id}/restart", &[(Method::POST, Endpoint::Restart, Access::Session(Scope::Execute))]),
+    ("/api/v1/sessions/{id}/stdin", &[(Method::POST, Endpoint::Stdin, Access::Session(Scope::Execute))]),
     (
         "/api/v1/sessions/{id}/complete",
-        &[(Method::POST, Endpoint::Ask(QueryKind::Complete), Access::Scope(Scope::Execute))],
+        &[(Method::POST, Endpoint::Ask(QueryKind::Complete), Access::Session(Scope::Execute))],
     ),
     (
         "/api/v1/sessions/{id}/inspect",
-        &[(Method::POST, Endpoint::Ask(QueryKind::Inspect), Access::Scope(Scope::Execute))],
+        &[(Method::POST, Endpoint::Ask(QueryKind::Inspect), Access::Session(Scope::Execute))],
     ),
     (
         "/api/v1/sessions/{id}/is_complete",
-        &[(Method::POST, Endpoint::Ask(QueryKind::IsComplete), Access::Scope(Scope::Execute))],
+        &[(Method::POST, Endpoint::Ask(QueryKind::IsComplete), Access::Session(Scope::Execute))],
     ),
-    ("/api/v1/sessions/{id}/files", &[(Method::GET, Endpoint::ListFiles, Access::Scope(Scope::Read))]),
+    ("/api/v1/sessions/{id}/files", &[(Method::GET, Endpoint::ListFiles, Access::Session(Scope::Read))]),
     ("/api/v1/sessions/{id}/files/", FILE),
     ("/api/v1/sessions/{id}/files/{*path}", FILE),
     ("/api/v1/me", &[(Method::GET, Endpoint::Me, Access::Token)]),
@@ -121,14 +124,8 @@ pub(super) static ROUTES: &[(&str, &[Route])] = &[
     ("/api/v1/ws", &[(Method::GET, Endpoint::CreateAndAttach, Access::Handshake(Scope::Execute))]),
     ("/api/v1/execute", &[(Method::POST, Endpoint::OneShot, Access::Scope(Scope::Execute))]),
     ("/api/v1/capabilities", &[(Method::GET, Endpoint::Capabilities, Access::Token)]),
-    ("/metrics", &[(Method::GET, Endpoint::Metrics, Access::Scope(Scope::Metrics))]),
+    ("/metrics", &[(Method::GET, Endpoint::Metrics, Access::Scope(Scope::MetricsRead))]),
 ];
-
-/// The path of an endpoint, with names in the place of what differs; none for files of the web page.
-fn template(endpoint: Endpoint) -> Option<&'static str> {
-    let has = |routes: &[Route]| routes.iter().any(|(_, known, _)| *known == endpoint);
-    ROUTES.iter().rev().find(|(_, routes)| has(routes)).map(|(path, _)| *path)
-}
 
 /// The table, ready to be searched.
 #[derive(Debug)]
@@ -200,6 +197,11 @@ impl Call {
         Query::new(self.request.uri().query())
     }
 
+    /// Who is asking, for as long as the token is good.
+    pub(super) fn tenure(&self) -> Tenure {
+        self.connection.shared.auth.tenure(self.principal.clone())
+    }
+
     /// The levels that this server offers.
     pub(super) fn offered(&self) -> &[ModeSupport] {
         &self.connection.shared.config.capabilities.sandbox.modes
@@ -264,12 +266,11 @@ async fn route(connection: Arc<Connection>, request: Request<RequestBody>, visit
     let (endpoint, access, names) = shared.routes.find(request.method(), path)?;
     visit.matched(counted::route(endpoint));
     let (id, file) = (names.id.to_owned(), names.file.to_owned());
-    visit.noted.route = template(endpoint);
     note_session(&id);
     let scope = match access {
         Access::Public => return public(shared, endpoint, &request),
         Access::Token => None,
-        Access::Scope(scope) => Some(scope),
+        Access::Scope(scope) | Access::Session(scope) => Some(scope),
         Access::Handshake(scope) => {
             let wanted = if endpoint == Endpoint::Attach { upgrade::Wanted::Session(id) } else { upgrade::Wanted::New };
             return upgrade::upgrade(connection, request, &authority, wanted, scope, visit).await;
@@ -279,6 +280,9 @@ async fn route(connection: Arc<Connection>, request: Request<RequestBody>, visit
     let principal = admit(shared, visit, token, scope)?;
     shared.audited.admitted(visit, &principal).await;
     let call = Call { connection, principal, request };
+    if let Access::Session(_) = access {
+        call.session(&id)?;
+    }
     match endpoint {
         Endpoint::CreateSession => rest::create(call).await,
         Endpoint::ListSessions => rest::list(&call),

@@ -51,7 +51,7 @@ impl Edge {
         // Who reaches a loopback address is on this machine; the host is checked, so it is no page of elsewhere either.
         let scope = match listener.local_addr() {
             Ok(address) if address.ip().to_canonical().is_loopback() => None,
-            _ => Some(Scope::Metrics),
+            _ => Some(Scope::MetricsRead),
         };
         let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
         async move {

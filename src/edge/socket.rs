@@ -138,7 +138,7 @@ impl<'a> Socket<'a> {
             wire,
             connection,
             attachment,
-            lapsed: lapsed(principal.clone()),
+            lapsed: lapsed(connection.shared.auth.tenure(principal.clone())),
             principal,
             source: Source::new(attachment.handle.log().clone(), attachment.after),
             answers: FuturesUnordered::new(),

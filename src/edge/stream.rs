@@ -15,10 +15,9 @@ use hyper::body::Frame;
 use repltool_protocol::codec::encode_notice;
 use repltool_protocol::frame::Notice;
 use repltool_protocol::ids::{ExecutionId, Seq};
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::auth::Principal;
+use super::auth::Tenure;
 use super::limit::Place;
 use super::respond::{self, Answer};
 use crate::session::log::{Cursor, Item, Kind, LogError, LogReader, Rendered};
@@ -83,8 +82,8 @@ pub(super) enum Scope {
     UpTo(Seq),
     /// All, until the session ends, the token lapses or the server drains.
     Live {
-        /// Who reads.
-        principal: Principal,
+        /// Who reads, and for how long.
+        tenure: Tenure,
         /// Cancelled when the server drains.
         drain: CancellationToken,
     },
@@ -99,7 +98,7 @@ pub(super) struct Feed {
     /// How many events may still follow; none: any number.
     left: Option<u64>,
     /// Whose token the answer ends with; none: it ends by itself.
-    holder: Option<Principal>,
+    holder: Option<Tenure>,
     ended: bool,
     /// Held for as long as it is written.
     _place: Option<Place>,
@@ -123,8 +122,8 @@ impl Feed {
         Self { left, ..self }
     }
 
-    /// Ends with the token of this principal, if nothing else ends it before.
-    pub(super) fn held_by(self, holder: Principal) -> Self {
+    /// Ends with the token of this holder, if nothing else ends it before.
+    pub(super) fn held_by(self, holder: Tenure) -> Self {
         Self { holder: Some(holder), ..self }
     }
 
@@ -181,7 +180,7 @@ impl Feed {
         match &self.scope {
             Scope::UpTo(last) if self.cursor.position() >= *last => Ok(Met::Over),
             Scope::UpTo(_) => self.cursor.next().await.map(Met::Item),
-            Scope::Execution { .. } if self.holder.as_ref().is_some_and(|it| it.remaining().is_zero()) => Ok(Met::Over),
+            Scope::Execution { .. } if self.holder.as_ref().is_some_and(Tenure::has_ended) => Ok(Met::Over),
             Scope::Execution { id, log } => {
                 // In this order: a result is in the log before its execution counts as settled.
                 let may_follow = log.is_pending(id);
@@ -197,10 +196,10 @@ impl Feed {
                     () = keep_alive(self.format) => Ok(Met::Silence),
                 }
             }
-            Scope::Live { principal, drain } => tokio::select! {
+            Scope::Live { tenure, drain } => tokio::select! {
                 item = self.cursor.next() => item.map(Met::Item),
                 () = drain.cancelled() => Ok(Met::Over),
-                () = lapse(principal) => Ok(Met::Over),
+                () = tenure.ended() => Ok(Met::Over),
                 () = keep_alive(self.format) => Ok(Met::Silence),
             },
         }
@@ -247,21 +246,9 @@ impl Feed {
     }
 }
 
-/// Returns when the principal's token has lapsed. The clock is asked again and again, since it may be set.
-pub(super) async fn lapse(principal: &Principal) {
-    const LOOK_AGAIN: Duration = Duration::from_secs(600);
-    loop {
-        let left = principal.remaining();
-        if left.is_zero() {
-            return;
-        }
-        tokio::time::sleep_until(Instant::now() + left.min(LOOK_AGAIN)).await;
-    }
-}
-
-async fn lapse_of(holder: Option<&Principal>) {
+async fn lapse_of(holder: Option<&Tenure>) {
     match holder {
-        Some(principal) => lapse(principal).await,
+        Some(tenure) => tenure.ended().await,
         None => std::future::pending().await,
     }
 }

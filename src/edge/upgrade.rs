@@ -125,7 +125,7 @@ async fn attach(
         Wanted::Session(id) => shared.session(&principal, id)?,
         Wanted::New => {
             let config = session_config(query, &principal, &shared.config.capabilities.sandbox.modes)?;
-            shared.create(&principal.subject, config).await?
+            shared.create(&principal, config).await?
         }
     };
     shared.audited.opened(visit, &handle.identity().id).await;
@@ -138,7 +138,8 @@ async fn attach(
         // What happened before a client that has just created the session could attach is for it to see too.
         (None, Wanted::New) => Seq(0),
     };
-    Ok(Attachment { handle, principal, after, client: visit.client(), meter: shared.limits.meter(), _place: place })
+    let meter = shared.limits.meter(&principal);
+    Ok(Attachment { handle, principal, after, client: visit.client(), meter, _place: place })
 }
 
 fn session_config(query: Query<'_>, principal: &Principal, offered: &[ModeSupport]) -> Result<SessionConfig, Fault> {
@@ -315,7 +316,8 @@ mod tests {
             let secret = vec![1; 32];
             let grant = auth::Grant { subject: "ada", scope, ..auth::Grant::default() };
             let token = auth::sign(&secret, &grant, std::time::Duration::from_secs(60)).unwrap();
-            let auth = auth::Auth::new(&secret, None, None, std::time::Duration::ZERO).unwrap();
+            let keys = auth::keys::KeySet::secret(&secret).unwrap();
+            let auth = auth::Auth::new(keys, None, None, std::time::Duration::ZERO);
             auth.verify(&token).unwrap()
         };
         let mut offered = crate::edge::capabilities::modes(&crate::config::Sandbox::default());

@@ -88,7 +88,7 @@ impl Registry {
             (None, None) => Origin::Recovered { found, known },
         };
         // Sessions that were there are kept, also where the caps are smaller now.
-        let permits = self.permits(&identity.owner).ok();
+        let permits = self.permits(&identity.owner, None).ok();
         self.run(identity, row.config, log, reader, permits, origin);
         Ok(())
     }

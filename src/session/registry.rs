@@ -68,6 +68,15 @@ pub enum OpenError {
     Folder(#[source] std::io::Error),
 }
 
+/// Who is to have a session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Owner {
+    /// By this name sessions are listed.
+    pub name: String,
+    /// How many they may be with this one; none: as many as everybody may have. Lowers that, never raises it.
+    pub max_sessions: Option<usize>,
+}
+
 /// Every session. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Registry {
@@ -149,7 +158,7 @@ impl Registry {
     ///
     /// # Cancel safety
     /// A session whose caller goes away while it boots is not created.
-    pub async fn create(&self, owner: &str, config: SessionConfig) -> Result<SessionHandle, CreateError> {
+    pub async fn create(&self, owner: &Owner, config: SessionConfig) -> Result<SessionHandle, CreateError> {
         self.create_for(owner, config, Lifespan::Kept).await
     }
 
@@ -161,13 +170,13 @@ impl Registry {
     ///
     /// # Cancel safety
     /// Not cancel-safe: whoever goes away may leave a session behind until its idle timeout.
-    pub async fn create_one_shot(&self, owner: &str, config: SessionConfig) -> Result<SessionHandle, CreateError> {
+    pub async fn create_one_shot(&self, owner: &Owner, config: SessionConfig) -> Result<SessionHandle, CreateError> {
         self.create_for(owner, config, Lifespan::OneShot).await
     }
 
     async fn create_for(
         &self,
-        owner: &str,
+        owner: &Owner,
         config: SessionConfig,
         lifespan: Lifespan,
     ) -> Result<SessionHandle, CreateError> {
@@ -177,11 +186,11 @@ impl Registry {
         if self.shared.log_total.is_over() || self.shared.audit.refuses() {
             return Err(CreateError::StorageFull);
         }
-        let permits = self.permits(owner)?;
+        let permits = self.permits(&owner.name, owner.max_sessions)?;
         self.prepare_screening(config.language);
         let identity = Arc::new(Identity {
             id: new_session_id(),
-            owner: owner.to_owned(),
+            owner: owner.name.clone(),
             language: config.language,
             sandbox_mode: config.sandbox_mode,
             limits: config.resource_limits,
@@ -293,11 +302,15 @@ impl Registry {
         self.shared.subjects.remove_if(&identity.owner, |_, held| held.available_permits() == max);
     }
 
-    pub(super) fn permits(&self, owner: &str) -> Result<Permits, CreateError> {
+    /// A place for a session; `lowered` is how many the owner may have if that is fewer than everybody may.
+    pub(super) fn permits(&self, owner: &str, lowered: Option<usize>) -> Result<Permits, CreateError> {
         let total = self.shared.total.clone().try_acquire_owned().map_err(|_| CreateError::Total(self.shared.max))?;
         let max = self.shared.max_per_subject;
         // The entry is locked while the permit is taken, so it cannot be removed in between.
         let subject = self.shared.subjects.entry(owner.to_owned()).or_insert_with(|| Arc::new(Semaphore::new(max)));
+        if let Some(lowered) = lowered.filter(|lowered| max - subject.available_permits() >= *lowered) {
+            return Err(CreateError::PerSubject(lowered));
+        }
         let own = subject.clone().try_acquire_owned().map_err(|_| CreateError::PerSubject(max))?;
         Ok((total, own))
     }

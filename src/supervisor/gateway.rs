@@ -13,6 +13,7 @@ use tokio::process::{Child, Command};
 use tokio::time::Instant;
 
 use super::Wake;
+use super::lending::Loan;
 use super::link::{self, HANDOVER_WINDOW, LinkError, MAX_PACKET_BYTES, SandboxId, ToGateway, ToSupervisor};
 use super::sandboxes::Sandboxes;
 
@@ -97,6 +98,11 @@ impl Gateway {
             Ok(packet) => self.outbox.push(packet, fds),
             Err(error) => tracing::error!(error = &error as &dyn std::error::Error, "a message to the gateway is lost"),
         }
+    }
+
+    /// Puts what is lent into the outbox.
+    pub(super) fn lend(&mut self, loans: Vec<Loan>) {
+        loans.into_iter().for_each(|(what, memory)| self.send(&ToGateway::Lent(what), vec![memory]));
     }
 
     /// Sends messages without descriptors.

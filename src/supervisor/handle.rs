@@ -11,7 +11,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 use super::link::{
-    self, Create, Exited, Held, LinkError, MAX_PACKET_BYTES, Measured, Refused, SandboxFds, SandboxId, ToGateway,
+    self, Create, Exited, Held, Lent, LinkError, MAX_PACKET_BYTES, Measured, Refused, SandboxFds, SandboxId, ToGateway,
     ToSupervisor, VERSION, Watch, Welcome,
 };
 use crate::audit::{Head, Seal};
@@ -91,6 +91,8 @@ pub enum Notice {
     Handover(Box<Delivered>),
     /// There are no more of those.
     HandoverDone,
+    /// Something of the operator's, see [`ToGateway::Lent`].
+    Lent(Lent, OwnedFd),
     /// Stop in good order.
     Drain,
 }
@@ -291,6 +293,10 @@ impl Shared {
                     }
                 }
                 ToGateway::HandoverDone => Notice::HandoverDone,
+                ToGateway::Lent(what) => match fds.into_iter().next() {
+                    Some(memory) => Notice::Lent(what, memory),
+                    None => return LinkError::Descriptors,
+                },
                 ToGateway::Drain => Notice::Drain,
                 ToGateway::Welcome(_) => return LinkError::Descriptors,
             };

@@ -6,22 +6,17 @@
 //! socket: handover has a window ([`HANDOVER_WINDOW`]), and the supervisor never waits in a send.
 
 mod fds;
-mod secret;
+mod lent;
+mod wire;
 
-use std::io::{self, IoSlice, IoSliceMut};
-use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::io;
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use repltool_protocol::event::Limit;
 use repltool_protocol::ids::SessionId;
 use repltool_protocol::rest::{Language, SandboxMode};
-use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
-};
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use tokio::io::unix::AsyncFd;
 
 use crate::audit::{Head, Seal};
 use crate::config::Config;
@@ -29,7 +24,8 @@ use crate::sandbox::cgroup::Counter;
 pub use crate::sandbox::init_link as init;
 use crate::sandbox::probe::Report;
 pub use fds::SandboxFds;
-pub use secret::Secret;
+pub use lent::{borrowed, lend};
+pub use wire::{encode, receive, register, send, would_block};
 
 /// Version of the messages. A gateway of another version is refused.
 pub const VERSION: u32 = 5;
@@ -93,8 +89,22 @@ pub enum ToGateway {
     },
     /// Answers [`ToSupervisor::Seal`]; there is no answer where nothing was signed.
     Sealed(Seal),
+    /// Something of the operator's, in place of what was there of its kind; one descriptor, which [`lend`] made. All that
+    /// there is comes before the handover is done, and anew when it changes.
+    Lent(Lent),
     /// Stop in good order.
     Drain,
+}
+
+/// What lies behind the descriptor of [`ToGateway::Lent`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Lent {
+    /// The secret that tokens are checked with.
+    Secret,
+    /// The public keys that tokens are checked with, PEM or JSON.
+    PublicKeys,
+    /// The list of those that are let in no longer.
+    Revocations,
 }
 
 /// Calls of one kind that a sandbox was refused, one after the other.
@@ -115,8 +125,6 @@ pub struct Welcome {
     pub version: u32,
     /// The effective configuration.
     pub config: Config,
-    /// The key that signs and checks tokens.
-    pub signing_key: Secret,
     /// Where the gateway finds the store once it has confined itself.
     pub store: StoreRoot,
     /// Identifies this run of the machine.
@@ -298,67 +306,4 @@ impl From<rustix::io::Errno> for LinkError {
             other => Self::Io(other.into()),
         }
     }
-}
-
-/// Encodes a message for [`send`].
-///
-/// # Errors
-/// [`LinkError::TooBig`].
-pub fn encode<T: Serialize>(message: &T) -> Result<Vec<u8>, LinkError> {
-    let bytes = serde_json::to_vec(message).map_err(LinkError::Malformed)?;
-    if bytes.len() > MAX_PACKET_BYTES { Err(LinkError::TooBig(bytes.len())) } else { Ok(bytes) }
-}
-
-/// Sends one packet without waiting.
-///
-/// # Errors
-/// `WouldBlock` if there is no room now, as [`LinkError::Io`].
-pub fn send(socket: BorrowedFd<'_>, packet: &[u8], fds: &[BorrowedFd<'_>]) -> Result<(), LinkError> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
-    let mut ancillary = SendAncillaryBuffer::new(&mut space);
-    if !fds.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(fds)) {
-        return Err(LinkError::Descriptors);
-    }
-    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-    rustix::net::sendmsg(socket, &[IoSlice::new(packet)], &mut ancillary, flags)?;
-    Ok(())
-}
-
-/// Receives one packet without waiting. `buffer` is [`MAX_PACKET_BYTES`] long.
-///
-/// # Errors
-/// `WouldBlock` if there is none now, as [`LinkError::Io`]; [`LinkError::Closed`] at the end.
-pub fn receive<T: DeserializeOwned>(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<(T, Vec<OwnedFd>), LinkError> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
-    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-    let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
-    let got = rustix::net::recvmsg(socket, &mut [IoSliceMut::new(buffer)], &mut ancillary, flags)?;
-    let mut fds = Vec::new();
-    for message in ancillary.drain() {
-        if let RecvAncillaryMessage::ScmRights(rights) = message {
-            fds.extend(rights);
-        }
-    }
-    if got.bytes == 0 {
-        return Err(LinkError::Closed);
-    }
-    let message = serde_json::from_slice(&buffer[..got.bytes]).map_err(LinkError::Malformed)?;
-    Ok((message, fds))
-}
-
-/// Puts a descriptor, which `fd` owns, under the watch of the runtime.
-///
-/// # Errors
-/// Those of epoll_ctl(2).
-#[expect(
-    deprecated,
-    reason = "what the constructor cannot know holds for what owns its descriptor: it stays open while it is registered"
-)]
-pub fn register<T: AsRawFd>(fd: T) -> io::Result<AsyncFd<T>> {
-    AsyncFd::new(fd)
-}
-
-/// Whether an error only says that nothing could be done without waiting.
-pub fn would_block(error: &LinkError) -> bool {
-    matches!(error, LinkError::Io(error) if error.kind() == io::ErrorKind::WouldBlock)
 }

@@ -15,6 +15,7 @@ mod gateway;
 mod gauge;
 pub mod handle;
 mod homes;
+pub mod lending;
 mod limits;
 pub mod link;
 mod notify;
@@ -40,7 +41,8 @@ use crate::sandbox::probe::Report;
 pub use bounds::FDS_BESIDE;
 use bounds::Refusal;
 use gateway::{Gateway, GatewayError};
-use link::{Create, LinkError, Secret, StoreRoot, ToGateway, ToSupervisor, VERSION, Welcome};
+use lending::{Lending, Source};
+use link::{Create, LinkError, StoreRoot, ToGateway, ToSupervisor, VERSION, Welcome};
 pub use program::{MemoryArgument, Program};
 pub(crate) use sandboxes::monotonic_ns;
 use sandboxes::{Happening, Sandboxes};
@@ -62,8 +64,8 @@ pub struct Parts {
     pub containers: Vec<(SandboxMode, sandbox::oci::Runtime)>,
     /// The walls of a sandbox that this host gives.
     pub isolation: Report,
-    /// The key file, read anew for each gateway so that it does not stay in this process.
-    pub key: fn(&Config) -> anyhow::Result<Secret>,
+    /// The files that say who is let in.
+    pub sources: Vec<Source>,
     /// The part of the data directory that belongs to the gateway.
     pub store: StoreRoot,
     /// The first of the users of this server, where it may use users of its own.
@@ -87,12 +89,12 @@ pub enum SupervisorError {
     /// A system call failed.
     #[error("{0} failed")]
     Io(&'static str, #[source] std::io::Error),
-    /// The key could not be read.
-    #[error("the signing key cannot be read: {0:#}")]
-    Key(anyhow::Error),
     /// The audit log cannot be signed.
     #[error("the audit log cannot be signed")]
     Audit(#[from] crate::audit::SealError),
+    /// A file that says who is let in could not be read.
+    #[error("nobody can be let in: {0:#}")]
+    Lending(anyhow::Error),
 }
 
 /// The shortest time between two starts of a gateway that keeps dying.
@@ -122,6 +124,7 @@ struct Supervisor {
     parts: Parts,
     sandboxes: Sandboxes,
     sealing: Sealing,
+    lending: Lending,
     gateway: Option<Gateway>,
     restart_at: Instant,
     reporter: standing::Reporter,
@@ -138,11 +141,13 @@ enum Wake {
 }
 
 impl Supervisor {
-    fn new(parts: Parts) -> Result<Self, SupervisorError> {
+    fn new(mut parts: Parts) -> Result<Self, SupervisorError> {
         let sandboxes = Sandboxes::new(&parts)?;
         let sealing = Sealing::new(&parts.config.data_dir)?;
         let reporter = standing::Reporter::new()?;
-        Ok(Self { parts, sandboxes, sealing, gateway: None, restart_at: Instant::now(), reporter })
+        let lending = Lending::new(std::mem::take(&mut parts.sources), &parts.config);
+        let lending = lending.map_err(SupervisorError::Lending)?;
+        Ok(Self { parts, sandboxes, sealing, lending, gateway: None, restart_at: Instant::now(), reporter })
     }
 
     async fn serve(&mut self) -> Result<(), SupervisorError> {
@@ -166,7 +171,7 @@ impl Supervisor {
             };
             match wake {
                 Wake::Stop => return self.drain().await,
-                Wake::Reload => tracing::info!("configuration is read at start only; restart to change it"),
+                Wake::Reload => self.reload(),
                 Wake::FromGateway(Ok(messages)) => {
                     messages.into_iter().for_each(|message| self.obey(message));
                     // However much a gateway sends, sandboxes get their turn.
@@ -184,11 +189,9 @@ impl Supervisor {
     }
 
     fn start_gateway(&mut self) -> Result<(), SupervisorError> {
-        let key = (self.parts.key)(&self.parts.config).map_err(SupervisorError::Key)?;
         let welcome = Welcome {
             version: VERSION,
             config: self.parts.config.clone(),
-            signing_key: key,
             store: StoreRoot { path: self.parts.store.path.clone(), user: self.parts.store.user },
             boot_id: standing::boot_id(),
             interpreters: self.parts.programs.iter().map(|it| (it.language, it.version.clone())).collect(),
@@ -198,6 +201,7 @@ impl Supervisor {
         };
         let mut gateway = Gateway::start()?;
         gateway.send(&ToGateway::Welcome(Box::new(welcome)), self.welcome_fds()?);
+        gateway.lend(self.lending.all());
         gateway.hand_over(self.sandboxes.held());
         gateway.flush(&self.sandboxes);
         tracing::info!(pid = gateway.pid(), sandboxes = self.sandboxes.len(), "gateway started");
@@ -306,9 +310,24 @@ impl Supervisor {
         }
     }
 
+    fn reload(&mut self) {
+        tracing::info!("keys are read anew; the configuration itself is read at start only");
+        let all = self.lending.reload(&self.parts.config);
+        self.lend(all);
+    }
+
+    fn lend(&mut self, news: Vec<lending::Loan>) {
+        if let Some(gateway) = &mut self.gateway {
+            gateway.lend(news);
+            gateway.flush(&self.sandboxes);
+        }
+    }
+
     fn tick(&mut self) -> Result<(), SupervisorError> {
         self.sandboxes.sweep();
         self.report();
+        let changed = self.lending.changed(&self.parts.config);
+        self.lend(changed);
         if self.gateway.is_none() && Instant::now() >= self.restart_at {
             self.restart_or_wait();
         }

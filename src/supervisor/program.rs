@@ -1,5 +1,6 @@
-//! A language, as the supervisor is told to start it.
+//! A language as the supervisor starts it: what is executed, how it is interrupted, and what it needs around it.
 
+use std::collections::HashMap;
 use std::ffi::CString;
 use std::path::PathBuf;
 
@@ -26,7 +27,7 @@ pub struct Program {
     /// What holds its memory where there is no memory cgroup.
     pub memory_rlimit: sandbox::MemoryRlimit,
     /// Files put into the sandbox, read-only, at each level.
-    pub files: std::collections::HashMap<SandboxMode, sandbox::OwnFiles>,
+    pub files: HashMap<SandboxMode, sandbox::OwnFiles>,
     /// Host trees that the interpreter needs beside the system's own.
     pub binds: Vec<PathBuf>,
     /// All that the interpreter needs beside its libraries, where it is shown nothing else.

@@ -16,6 +16,7 @@ use tempfile::TempDir;
 pub mod container;
 mod events;
 mod processes;
+pub mod signer;
 mod terminal;
 mod usable;
 
@@ -118,7 +119,7 @@ impl Server {
 
     /// Waits until sessions can be created.
     pub async fn until_ready(&self) {
-        let client = self.client();
+        let client = Client::new(&self.url, None).expect("a client");
         eventually("the server is ready", || async { client.is_ready().await.unwrap_or(false).then_some(()) }).await;
     }
 

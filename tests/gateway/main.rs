@@ -47,6 +47,18 @@ mod text;
 /// Tokens, scopes, owners: who may come in, and who may do what.
 mod auth;
 
+/// Every operation with every scope and owner: what the description says is needed is what is needed.
+mod access;
+
+/// Keys of an issuer: public ones in every form, changed while the server runs, and the forgeries that they invite.
+mod keys;
+
+/// Tokens that are taken back before they expire, and what they had opened.
+mod revocations;
+
+/// Limits that a token lowers for its holder.
+mod lowered;
+
 /// Limits on clients: requests, failed logins, messages, sessions and sockets at once.
 mod rates;
 

@@ -323,7 +323,13 @@ async fn me_tells_who_asks_and_what_is_left() {
         "sessions": 100,
         "sockets": 2000,
         "requests_per_minute": 6,
-        "burst": 4
+        "burst": 4,
+        "session": {
+          "max_cpu_time": 300,
+          "max_memory_mb": 4096,
+          "max_output_size": 10485760,
+          "max_expressions": 10000
+        }
       },
       "usage": {
         "sessions": 0,

@@ -28,7 +28,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("config", &[]),
     ("keys", &[]),
     ("telemetry", &["config"]),
-    ("edge", &["session", "audit", "metrics", "config"]),
+    ("edge", &["session", "audit", "metrics", "config", "keys::KeyFile"]),
     // Of the supervisor a session sees the handle and the messages, by which it asks for sandboxes, and how both count.
     (
         "session",

@@ -627,7 +627,7 @@ limits: MeLimits,
 usage: MeUsage, };
 
 /**
- * What a subject may have.
+ * What a subject may have, as far as its token does not lower it (claim `repl_limits`).
  */
 export type MeLimits = {
 /**
@@ -645,7 +645,11 @@ requests_per_minute: number | null,
 /**
  * How many of them may come at once; null if they are not limited.
  */
-burst: number | null, };
+burst: number | null,
+/**
+ * The most that a session may ask for; what is asked for beyond it is lowered. A sandbox level may have less.
+ */
+session: ResourceLimits, };
 
 /**
  * What a subject has.

@@ -56,7 +56,12 @@ fn me() -> Value {
         "subject": "ada",
         "scopes": ["tool:execute", "session:read"],
         "expires_at": "2026-04-08T11:30:00.000Z",
-        "limits": { "sessions": 100, "sockets": 2000, "requests_per_minute": 6000, "burst": 200 },
+        "limits": {
+            "sessions": 100, "sockets": 2000, "requests_per_minute": 6000, "burst": 200,
+            "session": {
+                "max_cpu_time": 300, "max_memory_mb": 4096, "max_output_size": 10_485_760, "max_expressions": 10_000,
+            },
+        },
         "usage": { "sessions": 1, "sockets": 0, "requests_left": 199 },
     })
 }

@@ -27,13 +27,13 @@ impl Places {
         Self { max, held: Held::default() }
     }
 
-    /// Takes one, if the subject has not all it may.
-    pub(super) fn take(&self, subject: &str) -> Option<Place> {
+    /// Takes one, if the subject has fewer than `max`.
+    pub(super) fn take(&self, subject: &str, max: usize) -> Option<Place> {
         // The entry is locked while it is looked at and changed.
         match self.held.entry(subject.to_owned()) {
-            Entry::Occupied(held) if *held.get() >= self.max => return None,
+            Entry::Occupied(held) if *held.get() >= max => return None,
             Entry::Occupied(mut held) => *held.get_mut() += 1,
-            Entry::Vacant(_) if self.max == 0 => return None,
+            Entry::Vacant(_) if max == 0 => return None,
             Entry::Vacant(vacant) => drop(vacant.insert(1)),
         }
         Some(Place { subject: subject.to_owned(), held: self.held.clone() })

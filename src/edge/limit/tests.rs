@@ -25,7 +25,8 @@ fn principal(subject: &str) -> Principal {
     let secret = [7; 32];
     let grant = super::super::auth::Grant { subject, ..Default::default() };
     let token = super::super::auth::sign(&secret, &grant, Duration::from_secs(60)).unwrap();
-    super::super::auth::Auth::new(&secret, None, None, Duration::ZERO).unwrap().verify(&token).unwrap()
+    let keys = super::super::auth::keys::KeySet::secret(&secret).unwrap();
+    super::super::auth::Auth::new(keys, None, None, Duration::ZERO).verify(&token).unwrap()
 }
 
 fn visit(client: &str) -> Visit {
@@ -158,8 +159,8 @@ fn without_rates_nothing_is_refused_or_told_but_caps_stay() {
         limits.charge(&mut visit, &ada).unwrap();
         limits.charge_failure(&mut visit).unwrap();
     }
-    assert!(visit.standing().is_none() && limits.requests().is_none());
-    let meter = limits.meter();
+    assert!(visit.standing().is_none() && limits.requests(&ada).is_none());
+    let meter = limits.meter(&ada);
     assert!((0..1000).all(|_| meter.charge() == Verdict::Granted));
     let _one = limits.place(&ada).unwrap();
     assert_eq!(limits.place(&ada).unwrap_err().code(), ProblemCode::RateLimited);
@@ -185,13 +186,13 @@ fn places_are_never_more_than_the_cap_and_leave_nothing() {
     let threads: Vec<_> = (0..8)
         .map(|_| {
             let places = places.clone();
-            std::thread::spawn(move || (0..100).filter_map(|_| places.take("ada")).collect::<Vec<_>>())
+            std::thread::spawn(move || (0..100).filter_map(|_| places.take("ada", 50)).collect::<Vec<_>>())
         })
         .collect();
     let held: Vec<_> = threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect();
     assert_eq!((held.len(), places.held("ada")), (50, 50));
-    assert!(places.take("ada").is_none());
-    let _other = places.take("eve").unwrap();
+    assert!(places.take("ada", 50).is_none());
+    let _other = places.take("eve", 50).unwrap();
     drop(held);
     assert_eq!((places.held("ada"), places.subjects()), (0, 1));
     drop(_other);
@@ -213,4 +214,74 @@ fn those_who_come_together_get_no_more_than_there_is() {
     let left: Vec<_> = threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect();
     assert_eq!(left.len(), 50);
     assert_eq!(left.into_iter().collect::<BTreeSet<_>>().len(), 50, "each saw another number left");
+}
+
+fn lowered(subject: &str, limits: ReplLimits) -> Principal {
+    let mut principal = principal(subject);
+    principal.limits = limits;
+    principal
+}
+
+#[test]
+fn a_token_lowers_the_rate_of_its_holder_and_of_nobody_else() {
+    let limits = Limits::new(&RateLimit::default(), 10);
+    let slow = lowered("ada", ReplLimits { requests_per_minute: Some(6), burst: Some(2), ..ReplLimits::default() });
+    let ask = |principal: &Principal| {
+        let mut visit = visit("203.0.113.9");
+        let outcome = limits.charge(&mut visit, principal).map_err(|fault| fault.code());
+        (outcome, headers(visit.standing().unwrap()).1)
+    };
+    let policy = "\"lowered\";q=2;w=20".to_owned();
+    assert_eq!(ask(&slow), (Ok(()), policy.clone()));
+    assert_eq!(ask(&slow), (Ok(()), policy.clone()));
+    assert_eq!(ask(&slow), (Err(ProblemCode::RateLimited), policy));
+    // Another token of the same subject, and another subject with the same limits.
+    assert_eq!(ask(&principal("ada")).1, "\"default\";q=200;w=2");
+    assert!(ask(&principal("ada")).0.is_ok());
+    assert!(ask(&lowered("eve", slow.limits)).0.is_ok());
+    assert_eq!(limits.requests(&slow), Some((6, 2)));
+    assert_eq!(limits.requests(&principal("ada")), Some((6000, 200)));
+    let meter = limits.meter(&slow);
+    assert_eq!([meter.charge(), meter.charge()], [Verdict::Granted; 2]);
+    assert_ne!(meter.charge(), Verdict::Granted);
+}
+
+#[test]
+fn no_token_raises_anything() {
+    let limits = Limits::new(&RateLimit { requests_per_minute: 60, burst: 3, ..RateLimit::default() }, 2);
+    let greedy = lowered(
+        "ada",
+        ReplLimits {
+            requests_per_minute: Some(u64::MAX),
+            burst: Some(u64::MAX),
+            max_sockets: Some(u64::MAX),
+            ..ReplLimits::default()
+        },
+    );
+    assert_eq!(limits.requests(&greedy), Some((60, 3)));
+    let granted = (0..10).filter(|_| limits.charge(&mut visit("203.0.113.9"), &greedy).is_ok()).count();
+    assert_eq!(granted, 3);
+    assert_eq!(limits.places(&greedy), (0, 2));
+    let modest = lowered("eve", ReplLimits { max_sockets: Some(1), ..ReplLimits::default() });
+    let _one = limits.place(&modest).unwrap();
+    assert_eq!(limits.place(&modest).unwrap_err().code(), ProblemCode::RateLimited);
+    let _two = limits.place(&principal("eve")).unwrap();
+}
+
+#[test]
+fn lowered_rates_hold_without_others_and_are_forgotten() {
+    let limits = Limits::new(&RateLimit { enabled: false, ..RateLimit::default() }, 2);
+    let slow = lowered("ada", ReplLimits { requests_per_minute: Some(1), ..ReplLimits::default() });
+    let charge = || limits.charge(&mut visit("203.0.113.9"), &slow).is_ok();
+    assert_eq!([charge(), charge()], [true, false]);
+    let bursts = lowered("ada", ReplLimits { burst: Some(1), ..ReplLimits::default() });
+    assert_eq!(limits.requests(&bursts), None, "how many at once of how many?");
+    assert_eq!(limits.lowered.rates(), 1);
+    let quick = lowered("eve", ReplLimits { requests_per_minute: Some(1_000_000_000), ..ReplLimits::default() });
+    limits.charge(&mut visit("203.0.113.9"), &quick).unwrap();
+    assert_eq!(limits.lowered.rates(), 2);
+    while limits.lowered.rates() > 1 {
+        limits.lowered.sweep();
+    }
+    assert!(!limits.charge(&mut visit("203.0.113.9"), &slow).is_ok(), "what is used up is remembered");
 }

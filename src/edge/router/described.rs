@@ -10,7 +10,7 @@ use super::*;
 /// Method and path to what is needed: nothing, or a scope.
 type Surface = BTreeMap<(String, String), Option<&'static str>>;
 
-const SCOPES: [Scope; 4] = [Scope::Read, Scope::Execute, Scope::Relaxed, Scope::Metrics];
+const SCOPES: [Scope; 6] = Scope::ALL;
 
 fn document() -> Value {
     serde_json::from_str(&openapi::document()).unwrap()
@@ -29,7 +29,7 @@ fn routed() -> Surface {
                 Access::Public => None,
                 // Any scope will do.
                 Access::Token => Some(""),
-                Access::Scope(scope) | Access::Handshake(scope) => Some(scope.name()),
+                Access::Scope(scope) | Access::Session(scope) | Access::Handshake(scope) => Some(scope.name()),
             };
             surface.insert((method.as_str().to_lowercase(), path.replace("{*path}", "{path}")), needed);
         }
@@ -58,6 +58,21 @@ fn every_route_is_described_with_its_scope_and_nothing_else_is() {
     let (routed, described) = (routed(), described());
     assert!(routed.len() > 20, "{routed:?}");
     assert_eq!(described, routed);
+}
+
+#[test]
+fn what_is_about_a_session_asks_whose_it_is() {
+    for (path, routes) in ROUTES {
+        for (method, _, access) in *routes {
+            let asks = match access {
+                Access::Session(_) => true,
+                // Whom a socket is for is asked in the handshake, for the session that it names.
+                Access::Handshake(_) => path.contains("{id}"),
+                Access::Public | Access::Token | Access::Scope(_) => false,
+            };
+            assert_eq!(asks, path.contains("{id}"), "{method} {path}");
+        }
+    }
 }
 
 #[test]

@@ -9,11 +9,10 @@ use repltool_protocol::token::BearerToken;
 
 use super::Socket;
 use super::closing::Ending;
-use crate::edge::auth::{Principal, Scope};
+use crate::edge::auth::{Principal, Scope, Tenure};
 use crate::edge::limit::Visit;
 use crate::edge::problem::Fault;
 use crate::edge::router;
-use crate::edge::stream::lapse;
 use crate::session::timestamp;
 
 impl Socket<'_> {
@@ -22,7 +21,7 @@ impl Socket<'_> {
             Ok(principal) => {
                 tracing::debug!(subject = principal.subject, "a socket has a fresh token");
                 let expires_at = timestamp(principal.expires_at);
-                self.lapsed = lapsed(principal.clone());
+                self.lapsed = lapsed(self.connection.shared.auth.tenure(principal.clone()));
                 self.principal = principal;
                 id.map_or(Ok(()), |id| self.say(&Notice::Authenticated { id, expires_at }))
             }
@@ -62,7 +61,7 @@ impl Socket<'_> {
     }
 }
 
-/// Ends when the principal's token has lapsed.
-pub(super) fn lapsed(principal: Principal) -> BoxFuture<'static, ()> {
-    async move { lapse(&principal).await }.boxed()
+/// Ends when the token is good no longer.
+pub(super) fn lapsed(tenure: Tenure) -> BoxFuture<'static, ()> {
+    async move { tenure.ended().await }.boxed()
 }
