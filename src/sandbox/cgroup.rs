@@ -17,6 +17,8 @@
 //! why a group is killed.
 
 mod discover;
+mod entrance;
+mod error;
 mod meter;
 mod sweep;
 mod v1;
@@ -32,6 +34,8 @@ use std::{
 use meter::{CpuMeter, Meter, Meters};
 use serde::{Deserialize, Serialize};
 
+pub use entrance::Entrance;
+pub use error::CgroupError;
 pub use v1::V1;
 pub use v2::V2;
 
@@ -42,43 +46,6 @@ pub struct Limits {
     pub memory_bytes: u64,
     /// Processes and threads together.
     pub max_processes: u32,
-}
-
-/// Why a sandbox got no cgroup.
-#[derive(Debug, thiserror::Error)]
-pub enum CgroupError {
-    /// Nothing is writable here: run without, or start the server where cgroups are delegated to it.
-    #[error("no cgroup is writable for this server")]
-    Unavailable,
-    /// The name is not 1 to 64 characters of `[A-Za-z0-9-]`; a fault of the caller.
-    #[error("{0:?} cannot name a cgroup")]
-    Name(String),
-    /// The folder could not be made; also when the name was used before.
-    #[error("cgroup {} could not be made", path.display())]
-    Create {
-        /// The folder.
-        path: PathBuf,
-        /// What Linux said.
-        source: io::Error,
-    },
-    /// A limit was not accepted.
-    #[error("cgroup limit {} could not be set", path.display())]
-    Limit {
-        /// The file of the limit.
-        path: PathBuf,
-        /// What Linux said.
-        source: io::Error,
-    },
-    /// The process could not be moved in; most often because it is gone already.
-    #[error("process {pid} could not be moved into cgroup {}", path.display())]
-    Attach {
-        /// The process.
-        pid: i32,
-        /// The folder.
-        path: PathBuf,
-        /// What Linux said.
-        source: io::Error,
-    },
 }
 
 /// What v1 and v2 do each in its own way.
@@ -210,7 +177,8 @@ pub enum Counter {
 #[derive(Debug)]
 pub struct Group {
     folders: Vec<PathBuf>,
-    kill: Option<PathBuf>,
+    /// The one of them that is of v2.
+    unified: Option<PathBuf>,
     /// Where those are listed that take no part in the group's share of the processors.
     favoured: Option<PathBuf>,
     meters: Meters,
@@ -218,7 +186,7 @@ pub struct Group {
 
 impl Group {
     fn new() -> Group {
-        Group { folders: Vec::new(), kill: None, favoured: None, meters: Meters::default() }
+        Group { folders: Vec::new(), unified: None, favoured: None, meters: Meters::default() }
     }
 
     /// Makes one more folder that belongs to the group; `Drop` removes it if a later step fails.
@@ -244,18 +212,18 @@ impl Group {
         Ok(())
     }
 
-    /// Lets a process that is trusted, and in the group, have its turn before the others in it: it gets the server's share
-    /// of the processors. Best effort: cgroup v2 cannot.
-    pub fn favour(&self, pid: i32) {
-        if let Some(list) = &self.favoured {
-            let _ = fs::write(list, pid.to_string());
-        }
+    /// Opens the ways in for a process that is to be born.
+    ///
+    /// # Errors
+    /// [`CgroupError::Enter`]
+    pub fn entrance(&self) -> Result<Entrance, CgroupError> {
+        Entrance::open(self)
     }
 
     /// Kills every process in the group at once. True if the switch was thrown; false if the host has none, and the
     /// caller has to kill pid 1 of the sandbox instead. Death follows within milliseconds, not before the return.
     pub fn kill(&self) -> bool {
-        self.kill.as_ref().is_some_and(|file| fs::write(file, "1").is_ok())
+        self.unified.as_ref().is_some_and(|folder| fs::write(folder.join("cgroup.kill"), "1").is_ok())
     }
 
     /// CPU time of all processes, living and dead; `None` if the host does not count it.

@@ -25,6 +25,7 @@ use rustix::thread::{
     set_thread_groups, set_thread_res_gid, set_thread_res_uid,
 };
 
+use super::cgroup::Entrance;
 use super::error::{At, Failure, Step};
 use super::init::{self, Held, stdin};
 use super::place::{Place, Root};
@@ -58,18 +59,20 @@ pub(super) struct Entry<'a> {
     /// A cgroup holds the number of processes to its limit.
     pub(super) processes_are_counted: bool,
     pub(super) place: Place<'a>,
+    /// The ways into its cgroup, if it has one.
+    pub(super) entrance: Option<Entrance>,
     pub(super) wires: &'a Theirs,
 }
 
 /// Clones the caller into new namespaces; the copy waits for a packet on its `sync` socket. Returns pid and pidfd.
 /// `supervisors_sync` is the number of the supervisor's end of that socket, of which the copy has one, too.
 pub(super) fn start(entry: &Entry<'_>, root: &Root<'_>, supervisors_sync: RawFd) -> io::Result<(i32, OwnedFd)> {
-    let namespaces = match root {
-        Root::Own(_) => NAMESPACES,
-        Root::Hosts(_) => 0,
+    let (namespaces, cgroup) = match root {
+        Root::Own(_) => (NAMESPACES, entry.entrance.as_ref().and_then(Entrance::unified)),
+        Root::Hosts(_) => (0, None),
     };
     // SAFETY: `spawn` has asked Linux that this process has one thread, and `stay` never returns.
-    match unsafe { sys::clone_process(namespaces) }? {
+    match unsafe { sys::clone_process_into(namespaces, cgroup) }? {
         Forked::Parent { pid, pidfd } => Ok((pid, pidfd)),
         Forked::Child => stay(entry, |entry| become_init(entry, root, supervisors_sync)),
     }
@@ -91,6 +94,7 @@ pub(super) fn stay(entry: &Entry<'_>, part: impl FnOnce(&Entry<'_>) -> Result<In
 fn become_init(entry: &Entry<'_>, root: &Root<'_>, supervisors_sync: RawFd) -> Result<Infallible, Failure> {
     umask(Mode::from_raw_mode(0o022));
     forget_supervisors_end(supervisors_sync).at(Step::Start)?;
+    entry.entrance.as_ref().map_or(Ok(()), Entrance::enter).at(Step::Cgroup)?;
     wait_for_go(&entry.wires.sync).at(Step::Start)?;
     let parts = match root {
         Root::Own(parts) => parts,
@@ -142,6 +146,10 @@ fn start_program(entry: &Entry<'_>, proc: Option<OwnedFd>) -> Result<Infallible,
         Forked::Child => stay(entry, |entry| payload::run(entry, &theirs)),
         Forked::Parent { pid, .. } => Pid::from_raw(pid).ok_or(Failure { step: Step::Fork, errno: libc::ESRCH })?,
     };
+    if let Some(entrance) = &entry.entrance {
+        // The program does not come along. It must not be able to keep init from serving, as busy as it may be.
+        entrance.favour();
+    }
     serve(entry, leader, held)
 }
 

@@ -94,6 +94,8 @@ macro_rules! steps {
 steps! {
     /// Waiting for the supervisor.
     Start => "hear from the supervisor",
+    /// Moving into the cgroup.
+    Cgroup => "enter its cgroup",
     /// Becoming the inner uid of init.
     InitIdentity => "become the uid of init",
     /// Tying the sandbox to the life of the supervisor.

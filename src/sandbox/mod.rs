@@ -7,8 +7,8 @@
 //!  supervisor                                   init (pid 1, a copy of the supervisor)       payload
 //!  pipes, sockets, detached binds
 //!  cgroups with limits
-//!  clone3: user, mount, pid, net, ipc, uts ───▶ waits
-//!  cgroup attach, uid map, oom score
+//!  clone3: user, mount, pid, net, ipc, uts ───▶ enters its cgroup, waits
+//!  uid map, oom score
 //!  go ────────────────────────────────────────▶ becomes its inner uid, death signal
 //!                                               tmpfs root, binds, /dev, /proc, own /etc
 //!                                               pivot_root, read-only root

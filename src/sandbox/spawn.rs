@@ -63,6 +63,7 @@ pub fn spawn(plan: &Plan, request: &Request<'_>) -> Result<Sandbox, SpawnError> 
         memory_is_counted: plan.host.has_memory(),
         processes_are_counted: plan.host.has_processes(),
         place: root.place(level.policy, request),
+        entrance: group.as_ref().map(Group::entrance).transpose()?,
         wires: &theirs,
     };
     let start = || owned_by(request.identity, || enter::start(&entry, &root, ours.sync.as_raw_fd()));
@@ -73,7 +74,8 @@ pub fn spawn(plan: &Plan, request: &Request<'_>) -> Result<Sandbox, SpawnError> 
     // From here on, dropping the sandbox undoes everything.
     let mut sandbox =
         Sandbox { pid, pidfd, stdout, stderr, control, init, listener: None, has_proc: true, group, user, exit: None };
-    if let Some(group) = &sandbox.group {
+    if let (Root::Hosts(_), Some(group)) = (&root, &sandbox.group) {
+        // It could not be born there: `clone3` may be refused, where namespaces are.
         group.attach(pid)?;
     }
     map_ids(pid, request.identity).map_err(SpawnError::Identity)?;
@@ -82,10 +84,6 @@ pub fn spawn(plan: &Plan, request: &Request<'_>) -> Result<Sandbox, SpawnError> 
     send(&sync, b"g", SendFlags::NOSIGNAL).map_err(|_| SpawnError::Died)?;
     let (has_proc, listener) = wait_for_exec(&sync, &level.reported)?;
     (sandbox.has_proc, sandbox.listener) = (has_proc, Some(listener));
-    if let Some(group) = &sandbox.group {
-        // The program does not come along. It must not be able to keep init from serving, as busy as it may be.
-        group.favour(pid);
-    }
     Ok(sandbox)
 }
 

@@ -25,11 +25,24 @@ pub(super) enum Forked {
 /// The process has one thread: another one could hold a lock that nobody would ever release in the child. The child must
 /// not return into the code of the caller's caller, which believes that it exists once.
 pub(super) unsafe fn clone_process(namespaces: libc::c_int) -> io::Result<Forked> {
+    // SAFETY: the caller's promise.
+    unsafe { clone_process_into(namespaces, None) }
+}
+
+/// As [`clone_process`], with the child born in this cgroup of v2.
+///
+/// # Safety
+/// As there.
+pub(super) unsafe fn clone_process_into(namespaces: libc::c_int, cgroup: Option<BorrowedFd<'_>>) -> io::Result<Forked> {
     let mut pidfd: RawFd = -1;
     // SAFETY: all-zero bytes are a valid `clone_args`: a plain structure of integers.
     let mut args: libc::clone_args = unsafe { std::mem::zeroed() };
     let flags = libc::CLONE_PIDFD as u64 | CLONE_CLEAR_SIGHAND | namespaces as u64;
     args.flags = flags;
+    if let Some(cgroup) = cgroup {
+        args.flags |= CLONE_INTO_CGROUP;
+        args.cgroup = u64::from(cgroup.as_raw_fd().unsigned_abs());
+    }
     args.pidfd = (&raw mut pidfd) as u64;
     args.exit_signal = libc::SIGCHLD as u64;
     // SAFETY: `args` is valid for its whole size, asks for no shared memory and no stack of its own, and `pidfd` outlives
@@ -107,6 +120,8 @@ pub(super) fn must_be_single_threaded() -> io::Result<()> {
     }
 }
 
+/// `CLONE_INTO_CGROUP`, which libc does not have.
+const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
 /// `CLONE_CLEAR_SIGHAND`, which does not fit into libc's type.
 const CLONE_CLEAR_SIGHAND: u64 = 0x1_0000_0000;
 

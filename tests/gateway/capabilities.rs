@@ -58,7 +58,8 @@ async fn capabilities_have_the_shape_of_the_contract() {
               "tool:execute"
             ],
             "max_processes": 22,
-            "max_memory_mb": 128
+            "max_memory_mb": 128,
+            "backend": "native"
           },
           {
             "name": "standard",

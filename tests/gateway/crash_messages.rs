@@ -79,7 +79,8 @@ async fn bash_that_reads_gets_it_by_the_next_gateway() {
     let mut socket = client.attach(&id, None).await.expect("a socket");
     let execution = send(&mut socket, "reads", "echo go; cat | tr a-z A-Z").await;
     until_printed(&mut socket).await;
-    type_in(&mut socket, "before ").await;
+    // What was accepted; what is still on its way in a socket dies with its gateway.
+    client.stdin(&id, Some("before "), false).await.expect("taken");
     server.crash_gateway().await;
     let mut socket = client.attach(&id, Some(Seq(0))).await.expect("a socket");
     eventually("it is taken", || async { client.stdin(&id, Some("after"), false).await.is_ok().then_some(()) }).await;

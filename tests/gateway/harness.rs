@@ -1,9 +1,8 @@
 //! Starts the real server on port 0, speaks to it as a client, and leaves nothing behind.
 
 use std::future::Future;
-use std::os::fd::AsRawFd;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::Duration;
 
 use repltool::client::{Client, Received, Socket};
@@ -13,6 +12,7 @@ use repltool_protocol::ids::{ExecutionId, SessionId};
 use repltool_protocol::rest::{ExecutionRequest, ExecutionResult, SessionConfig};
 use tempfile::TempDir;
 
+mod binary;
 pub mod container;
 mod events;
 mod processes;
@@ -20,6 +20,8 @@ pub mod signer;
 mod terminal;
 mod usable;
 
+pub use binary::binary_as;
+use binary::{as_nobody, within_reach};
 pub use events::{assert_log, exception, numbered, outcome, printed, told};
 use processes::is_gateway;
 pub use processes::{children, descendants, kill, lives, named_process, running_with};
@@ -92,7 +94,10 @@ impl Server {
         let config = dir.path().join("repltool.toml");
         std::fs::write(&config, settings).expect("the configuration is written");
         let data = dir.path().join("data");
-        let mut command = binary_as(user);
+        let mut command = match user {
+            As::OrdinaryUser => as_nobody(&within_reach(dir.path())),
+            As::Me | As::Container => binary_as(user),
+        };
         command
             .args(["serve", "--listen", "127.0.0.1:0"])
             .env("REPLTOOL_EDGE__METRICS_ADDR", "127.0.0.1:0")
@@ -228,37 +233,6 @@ impl Drop for Server {
 
 /// Uid and gid of the ordinary user in tests.
 pub const NOBODY: u32 = 65534;
-
-/// The binary under test, run as somebody.
-pub fn binary_as(user: As) -> Command {
-    let binary = env!("CARGO_BIN_EXE_repltool");
-    let mut command = match user {
-        As::Me => Command::new(binary),
-        As::OrdinaryUser => {
-            // The build directory may be closed to others, so the binary is opened before the user changes.
-            let mut command = Command::new("setpriv");
-            let id = NOBODY.to_string();
-            command.args(["--reuid", &id, "--regid", &id, "--clear-groups", "--"]).arg(opened(binary));
-            command
-        }
-        As::Container => container::command(""),
-    };
-    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("REPLTOOL_")) {
-        command.env_remove(name);
-    }
-    command
-}
-
-/// A path by which everybody below this process may execute it.
-fn opened(binary: &str) -> String {
-    static BINARY: std::sync::OnceLock<std::fs::File> = std::sync::OnceLock::new();
-    let file = BINARY.get_or_init(|| {
-        let file = std::fs::File::open(binary).expect("the binary is there");
-        rustix::io::fcntl_setfd(&file, rustix::io::FdFlags::empty()).expect("children get the descriptor too");
-        file
-    });
-    format!("/proc/self/fd/{}", file.as_raw_fd())
-}
 
 /// Tests of what only root can set up ask this first; elsewhere they fail rather than pass unseen.
 pub fn assert_root() {

@@ -39,7 +39,7 @@ assert asyncio.run(asyncio.sleep(0, 7)) == 7
 def attempt(what, *arguments):
     try: print("ESCAPED", what.__name__, arguments, what(*arguments))
     except OSError as error: print("refused", error.errno)
-for path in ("/etc/passwd", "/proc/self/status", "/usr/bin/id", "/usr/share/zoneinfo/zone.tab", "/etc/ld.so.cache", os.environ["OPEN"]):
+for path in ("/etc/passwd", "/proc/self/status", "/usr/bin/id", "/usr/share/common-licenses/GPL-3", "/etc/ld.so.cache", os.environ["OPEN"]):
     attempt(open, path)
 for path in ("/", "/usr", "/tmp", os.environ["HOME"], os.path.dirname(os.environ["HOME"])): attempt(os.listdir, path)
 for path in ("/tmp/x", os.environ["HOME"] + "/x", "/dev/shm/x"): attempt(open, path, "w")

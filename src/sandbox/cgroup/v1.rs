@@ -109,10 +109,10 @@ impl Layout for V1 {
             set(pids.join("pids.max"), limits.max_processes)?;
             group.meters.refused_forks = Some(Meter::new(pids.join("pids.events")));
         }
-        group.favoured = self.side.as_ref().map(|side| side.join("cgroup.procs"));
+        group.favoured = self.side.as_ref().map(|side| side.join("tasks"));
         if let Some(unified) = place(&self.unified) {
-            group.kill = Some(unified.join("cgroup.kill"));
             group.meters.cpu = Some(CpuMeter::Stat(Meter::new(unified.join("cpu.stat"))));
+            group.unified = Some(unified);
         }
         let counting = if self.cpu_is_counted && self.unified.is_none() { &self.cpu } else { &self.cpuacct };
         if let Some(cpuacct) = place(counting) {

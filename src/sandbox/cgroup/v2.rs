@@ -102,7 +102,7 @@ impl Layout for V2 {
         let place = self.folder.join(name);
         let mut group = Group::new();
         group.add(place.clone())?;
-        group.kill = Some(place.join("cgroup.kill"));
+        group.unified = Some(place.clone());
         group.meters.cpu = Some(CpuMeter::Stat(Meter::new(place.join("cpu.stat"))));
         if self.memory {
             set(place.join("memory.max"), limits.memory_bytes)?;

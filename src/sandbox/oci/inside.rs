@@ -117,6 +117,7 @@ fn become_init(passed: Passed<OwnedFd>, order: &Order) -> ! {
         memory_is_counted: order.memory_is_counted,
         processes_are_counted: order.processes_are_counted,
         place: Place::in_tree(workdir.root().as_fd(), level, &request),
+        entrance: None,
         wires: &wires,
     };
     enter::stay(&entry, go_on)
