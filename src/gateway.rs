@@ -129,8 +129,7 @@ impl Prepared {
         let store = Store::open(&root.join("store.sqlite")).context("the store cannot be opened")?;
         let audit = audited::start(&welcome, &root, &supervisor, &tasks).context("the audit log cannot be started")?;
         let metrics = Metrics::new(facts(&welcome, sockets.standing));
-        let registry =
-            Registry::new(config, &root, store.clone(), supervisor.clone(), audit.clone(), metrics.clone())?;
+        let registry = Registry::new(config, &root, store.clone(), supervisor.clone(), audit.clone(), metrics.clone())?;
         let mark = RunMark::new(&root, &welcome.boot_id);
         registry.take_up(kernels, mark.tail()).await.context("sessions cannot be taken up")?;
         mark.begin().context("the store cannot be marked")?;

@@ -93,7 +93,6 @@ impl Fault {
     }
 
     /// What to do about it. Never logged: it may quote what the client sent.
-    #[cfg(test)]
     pub(super) fn detail(&self) -> &str {
         &self.detail
     }

@@ -10,7 +10,6 @@ mod lent;
 mod wire;
 
 use std::io;
-use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use repltool_protocol::event::Limit;

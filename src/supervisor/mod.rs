@@ -11,6 +11,7 @@
 
 mod bounds;
 pub mod budget;
+mod error;
 mod gateway;
 mod gauge;
 pub mod handle;
@@ -40,7 +41,8 @@ use crate::sandbox;
 use crate::sandbox::probe::Report;
 pub use bounds::FDS_BESIDE;
 use bounds::Refusal;
-use gateway::{Gateway, GatewayError};
+pub use error::SupervisorError;
+use gateway::Gateway;
 use lending::{Lending, Source};
 use link::{Create, LinkError, StoreRoot, ToGateway, ToSupervisor, VERSION, Welcome};
 pub use program::{MemoryArgument, Program};
@@ -72,29 +74,6 @@ pub struct Parts {
     pub base_uid: Option<u32>,
     /// A pipe at whose end the server ends at once, without draining: nobody is left whom it serves.
     pub leash: Option<OwnedFd>,
-}
-
-/// Why a supervisor ended early.
-#[derive(Debug, thiserror::Error)]
-pub enum SupervisorError {
-    /// This host cannot sandbox.
-    #[error("no sandbox can be made on this host")]
-    Sandbox(#[from] sandbox::PlanError),
-    /// Linux refuses the mounts that working directories are made of.
-    #[error("no working directory can be made on this host")]
-    Workdirs(#[source] std::io::Error),
-    /// The gateway could not be started.
-    #[error(transparent)]
-    Gateway(#[from] GatewayError),
-    /// A system call failed.
-    #[error("{0} failed")]
-    Io(&'static str, #[source] std::io::Error),
-    /// The audit log cannot be signed.
-    #[error("the audit log cannot be signed")]
-    Audit(#[from] crate::audit::SealError),
-    /// A file that says who is let in could not be read.
-    #[error("nobody can be let in: {0:#}")]
-    Lending(anyhow::Error),
 }
 
 /// The shortest time between two starts of a gateway that keeps dying.

@@ -176,7 +176,8 @@ enum Wake {
 impl Actor {
     /// An actor at its beginning.
     pub(crate) fn new(parts: Parts, origin: Origin) -> Self {
-        let Parts { identity, config, settings, policy, log, meter, store, supervisor, audit, commands, snapshot } = parts;
+        let Parts { identity, config, settings, policy, log, meter, store, supervisor, audit, commands, snapshot } =
+            parts;
         let rules =
             Rules { queue: settings.queue, queue_bytes: QUEUE_BYTES, max_expressions: identity.limits.max_expressions };
         let now = Instant::now();
