@@ -119,7 +119,7 @@ pub(super) async fn events(call: &Call, id: &str) -> Result<Answer, Fault> {
     let place = follow.then(|| call.connection.shared.limits.place(&call.principal)).transpose()?;
     let cursor = handle.log().cursor(Some(Seq(after.or(last_seen).unwrap_or(0))));
     let scope = if follow {
-        FeedScope::Live { tenure: call.tenure(), drain: call.connection.shared.drain.clone() }
+        FeedScope::Live { tenure: Box::new(call.tenure()), drain: call.connection.shared.drain.clone() }
     } else {
         FeedScope::UpTo(handle.log().last_seq())
     };

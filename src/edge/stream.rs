@@ -83,7 +83,7 @@ pub(super) enum Scope {
     /// All, until the session ends, the token lapses or the server drains.
     Live {
         /// Who reads, and for how long.
-        tenure: Tenure,
+        tenure: Box<Tenure>,
         /// Cancelled when the server drains.
         drain: CancellationToken,
     },

@@ -185,7 +185,7 @@ pub struct Identity {
 #[derive(Debug)]
 pub enum Command {
     /// See [`SessionHandle::execute`]; the span is that of whoever asks.
-    Execute(Judged, tracing::Span, oneshot::Sender<Result<Accepted, Refusal>>),
+    Execute(Box<Judged>, tracing::Span, oneshot::Sender<Result<Accepted, Refusal>>),
     /// See [`SessionHandle::interrupt`].
     Interrupt(Option<ExecutionId>, oneshot::Sender<Result<(), Refusal>>),
     /// See [`SessionHandle::restart`].
@@ -290,7 +290,7 @@ impl SessionHandle {
     /// Not cancel-safe in one point: a caller that goes away may have queued the execution, which is then run.
     pub async fn execute(&self, execute: Execute) -> Result<Accepted, Refusal> {
         let judged = self.screening.judge(&self.identity, execute).await?;
-        self.ask(|reply| Command::Execute(judged, tracing::Span::current(), reply)).await?
+        self.ask(|reply| Command::Execute(Box::new(judged), tracing::Span::current(), reply)).await?
     }
 
     /// Interrupts an execution and keeps the state: the one that runs, or the named one (a queued one is cancelled, a

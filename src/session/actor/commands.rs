@@ -25,7 +25,7 @@ impl Actor {
     /// Carries out a command that does not end the session.
     pub(super) fn on_command(&mut self, command: Command) {
         match command {
-            Command::Execute(judged, asker, reply) => drop(reply.send(self.execute(judged, &asker))),
+            Command::Execute(judged, asker, reply) => drop(reply.send(self.execute(*judged, &asker))),
             Command::Interrupt(id, reply) => {
                 self.interrupt(id.as_ref());
                 let _ = reply.send(Ok(()));

@@ -116,7 +116,7 @@ pub fn name(algorithm: Algorithm) -> String {
 
 fn pem(label: &str, der: &[u8]) -> String {
     let mut text = base64url(der).replace('-', "+").replace('_', "/");
-    while text.len() % 4 != 0 {
+    while !text.len().is_multiple_of(4) {
         text.push('=');
     }
     let lines: Vec<&str> = (0..text.len()).step_by(64).map(|at| &text[at..text.len().min(at + 64)]).collect();

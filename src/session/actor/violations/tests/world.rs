@@ -204,7 +204,10 @@ impl World {
             interactive: false,
         };
         let judged = Judged { execute, judgement: Judgement::default() };
-        self.commands.send(Command::Execute(judged, tracing::Span::none(), reply)).await.expect("the actor lives");
+        self.commands
+            .send(Command::Execute(Box::new(judged), tracing::Span::none(), reply))
+            .await
+            .expect("the actor lives");
         answer.await.expect("an answer").map(drop)
     }
 
