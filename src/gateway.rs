@@ -10,14 +10,15 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use rustix::event::{PollFd, PollFlags, poll};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::certificates::Files;
 use crate::edge::auth::Auth;
 use crate::edge::capabilities::{self, Host};
-use crate::edge::{Edge, EdgeConfig};
+use crate::edge::{Edge, EdgeConfig, Redirect, Tls};
 use crate::sandbox::probe::{Report, Tier};
 use crate::sandbox::{confine, reduced};
 use crate::session::log::Tail;
@@ -25,7 +26,7 @@ use crate::session::registry::Registry;
 use crate::store::Store;
 use crate::supervisor::handle::{Delivered, Notice, SupervisorHandle};
 use crate::supervisor::link::{
-    self, FDS_PER_SESSION, LinkError, MAX_PACKET_BYTES, StoreRoot, ToGateway, VERSION, Welcome,
+    self, CertificateFds, FDS_PER_SESSION, LinkError, MAX_PACKET_BYTES, StoreRoot, ToGateway, VERSION, Welcome,
 };
 
 /// Notices of the supervisor that wait to be read.
@@ -49,15 +50,30 @@ struct Prepared {
     link: OwnedFd,
     welcome: Box<Welcome>,
     listener: OwnedFd,
+    redirect: Option<OwnedFd>,
+    tls: Option<Tls>,
     root: PathBuf,
 }
 
 fn prepare() -> anyhow::Result<Prepared> {
     let link = rustix::io::fcntl_dupfd_cloexec(std::io::stdin(), 3).context("the link is not on standard input")?;
-    let (welcome, listener) = receive_welcome(&link)?;
+    let (welcome, mut fds) = receive_welcome(&link)?;
+    let mut sockets = fds.drain(..fds.len().min(1 + usize::from(welcome.config.edge.redirect_listen.is_some())));
+    let listener = sockets.next().context("the listening socket is missing")?;
+    let redirect = sockets.next();
+    drop(sockets);
+    let certificate = welcome.config.edge.tls_cert.as_ref().map(|_| CertificateFds::received(fds)).transpose()?;
     crate::telemetry::init(&welcome.config.log).context("the log cannot be installed")?;
     let root = confine(&welcome).context("the gateway cannot be confined")?;
-    Ok(Prepared { link, welcome, listener, root })
+    let tls = certificate.map(tls).transpose()?;
+    Ok(Prepared { link, welcome, listener, redirect, tls, root })
+}
+
+/// What the edge shows, from what the supervisor sent.
+fn tls(certificate: CertificateFds) -> anyhow::Result<Tls> {
+    let (chain, key, client_ca) = certificate.read().context("the certificate cannot be read")?;
+    let identity = Files { chain, key, client_ca }.parse()?;
+    Ok(Tls::new(identity.certified, identity.client_roots)?)
 }
 
 fn confine(welcome: &Welcome) -> anyhow::Result<PathBuf> {
@@ -69,15 +85,12 @@ fn confine(welcome: &Welcome) -> anyhow::Result<PathBuf> {
 }
 
 /// The first message, before there is a runtime: giving up privilege counts for one thread only.
-fn receive_welcome(link: &OwnedFd) -> anyhow::Result<(Box<Welcome>, OwnedFd)> {
+fn receive_welcome(link: &OwnedFd) -> anyhow::Result<(Box<Welcome>, Vec<OwnedFd>)> {
     let mut buffer = vec![0; MAX_PACKET_BYTES];
     loop {
         poll(&mut [PollFd::new(link, PollFlags::IN)], None).context("the link cannot be read")?;
         match link::receive(link.as_fd(), &mut buffer) {
-            Ok((ToGateway::Welcome(welcome), mut fds)) if welcome.version == VERSION => {
-                let listener = fds.pop().context("the listening socket is missing")?;
-                return Ok((welcome, listener));
-            }
+            Ok((ToGateway::Welcome(welcome), fds)) if welcome.version == VERSION => return Ok((welcome, fds)),
             Ok(_) => bail!("the supervisor speaks another version"),
             Err(error) if link::would_block(&error) => {}
             Err(error) => return Err(error).context("the link failed"),
@@ -97,7 +110,7 @@ impl Prepared {
     }
 
     async fn serve_in_runtime(self) -> anyhow::Result<()> {
-        let Self { link, welcome, listener, root } = self;
+        let Self { link, welcome, listener, redirect, tls, root } = self;
         let config = &welcome.config;
         let (notice, mut notices) = mpsc::channel(NOTICES);
         let (supervisor, link) = SupervisorHandle::new(link::register(link)?, notice);
@@ -105,16 +118,23 @@ impl Prepared {
         let (lost, mut link_lost) = oneshot::channel();
         tasks.spawn(async move { lost.send(link.await) });
 
-        let kernels = take_over(&mut notices).await?;
+        let tls = tls.map(watch::Sender::new);
+        let kernels = take_over(&mut notices, tls.as_ref()).await?;
         let store = Store::open(&root.join("store.sqlite")).context("the store cannot be opened")?;
         let registry = Registry::new(config, &root, store.clone(), supervisor.clone())?;
         let mark = RunMark::new(&root, &welcome.boot_id);
         registry.take_up(kernels, mark.tail()).await.context("sessions cannot be taken up")?;
         mark.begin().context("the store cannot be marked")?;
 
-        let edge = Edge::new(edge_config(&welcome), auth(&welcome)?, registry.clone());
+        let shown = tls.as_ref().map(watch::Sender::subscribe);
+        let edge = Edge::new(edge_config(&welcome, shown), auth(&welcome)?, registry.clone());
         let drain = CancellationToken::new();
-        let serve = edge.serve(tcp_listener(listener)?, drain.clone());
+        let listener = tcp_listener(listener)?;
+        let port = listener.local_addr().map_or(0, |address| address.port());
+        if let (Some(socket), Some(redirect)) = (redirect, Redirect::new(&config.edge, port)) {
+            tasks.spawn(redirect.serve(tcp_listener(socket)?, drain.clone()));
+        }
+        let serve = edge.serve(listener, drain.clone());
         supervisor.serving();
         tokio::pin!(serve);
         let mut deadline = Instant::now();
@@ -125,10 +145,14 @@ impl Prepared {
                     Ok(LinkError::Closed) | Err(_) => bail!("the supervisor is gone"),
                     Ok(error) => return Err(error).context("the link failed"),
                 },
-                notice = notices.recv() => if let Some(Notice::Drain) = notice {
-                    registry.refuse();
-                    drain.cancel();
-                    deadline = Instant::now() + Duration::from_secs(config.edge.drain_s);
+                notice = notices.recv() => match notice {
+                    Some(Notice::Drain) => {
+                        registry.refuse();
+                        drain.cancel();
+                        deadline = Instant::now() + Duration::from_secs(config.edge.drain_s);
+                    }
+                    Some(Notice::Certificate(certificate)) => show(tls.as_ref(), certificate),
+                    _ => {}
                 },
             }
         }
@@ -138,20 +162,33 @@ impl Prepared {
     }
 }
 
+/// Has the edge show another certificate to whoever comes from now on. The supervisor has judged it.
+fn show(tls: Option<&watch::Sender<Tls>>, certificate: CertificateFds) {
+    match (tls, self::tls(certificate)) {
+        (Some(shown), Ok(next)) => drop(shown.send_replace(next)),
+        (None, Ok(_)) => {}
+        (_, Err(error)) => tracing::error!("the new certificate cannot be used: {error:#}"),
+    }
+}
+
 /// Sandboxes that live on from before this gateway.
-async fn take_over(notices: &mut mpsc::Receiver<Notice>) -> anyhow::Result<Vec<Delivered>> {
+async fn take_over(
+    notices: &mut mpsc::Receiver<Notice>,
+    tls: Option<&watch::Sender<Tls>>,
+) -> anyhow::Result<Vec<Delivered>> {
     let mut kernels = Vec::new();
     loop {
         match notices.recv().await {
             Some(Notice::Handover(delivered)) => kernels.push(*delivered),
             Some(Notice::HandoverDone) => return Ok(kernels),
+            Some(Notice::Certificate(certificate)) => show(tls, certificate),
             Some(Notice::Drain) => bail!("drained before it began"),
             None => bail!("the supervisor is gone"),
         }
     }
 }
 
-fn edge_config(welcome: &Welcome) -> EdgeConfig {
+fn edge_config(welcome: &Welcome, tls: Option<watch::Receiver<Tls>>) -> EdgeConfig {
     let config = &welcome.config;
     let open_files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
     // What sessions leave is for connections.
@@ -161,9 +198,12 @@ fn edge_config(welcome: &Welcome) -> EdgeConfig {
         allowed_hosts: config.edge.allowed_hosts.clone(),
         allowed_origins: config.edge.allowed_origins.clone(),
         trusted_proxies: config.edge.trusted_proxies.clone(),
+        proxy_protocol: config.edge.proxy_protocol,
         rates: config.rate_limit.clone(),
         max_sockets_per_subject: config.edge.max_sockets_per_subject,
+        tls,
         header_timeout: Duration::from_secs(config.edge.header_timeout_s),
+        body_timeout: Duration::from_secs(config.edge.body_timeout_s),
         max_file_bytes: config.sandbox.disk_mb << 20,
         max_connections: usize::try_from(for_connections).unwrap_or(usize::MAX),
         drain: Duration::from_secs(config.edge.drain_s),

@@ -122,6 +122,18 @@ fn belongs_to_us(uid: u32) -> bool {
 }
 
 fn read(path: &Path) -> Result<Zeroizing<Vec<u8>>, KeyError> {
+    let secret = parse(&read_closed(path)?).ok_or_else(|| KeyError::Form(path.to_owned()))?;
+    if secret.len() < MIN_SECRET_BYTES {
+        return Err(KeyError::Short(path.to_owned()));
+    }
+    Ok(secret)
+}
+
+/// Reads a file that holds a key of any kind, if nobody else can read or write it.
+///
+/// # Errors
+/// [`KeyError::Read`], [`KeyError::Kind`] or [`KeyError::Open`].
+pub fn read_closed(path: &Path) -> Result<Zeroizing<Vec<u8>>, KeyError> {
     let failed = |source| KeyError::Read { path: path.to_owned(), source };
     // NONBLOCK, because opening a FIFO would wait for a writer. Links are followed: secrets are mounted that way.
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
@@ -137,11 +149,7 @@ fn read(path: &Path) -> Result<Zeroizing<Vec<u8>>, KeyError> {
     // Room for the whole file, so that growing leaves no copies behind.
     let mut content = Zeroizing::new(Vec::with_capacity(MAX_FILE_BYTES as usize));
     File::from(file).take(MAX_FILE_BYTES).read_to_end(&mut content).map_err(failed)?;
-    let secret = parse(&content).ok_or_else(|| KeyError::Form(path.to_owned()))?;
-    if secret.len() < MIN_SECRET_BYTES {
-        return Err(KeyError::Short(path.to_owned()));
-    }
-    Ok(secret)
+    Ok(content)
 }
 
 /// Hex digits, two for each of at least 32 bytes, are decoded; text loses the line break at its end; other bytes are

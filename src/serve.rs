@@ -2,6 +2,7 @@
 
 mod backends;
 pub mod embedded;
+mod encryption;
 mod users;
 
 use std::borrow::Cow;
@@ -71,10 +72,14 @@ fn run_for(config: Config, purpose: Purpose) -> anyhow::Result<()> {
         sandbox::enter_outer_namespace().context("the server's own user namespace cannot be made")?;
     }
     let store = prepare_store(&config.data_dir, base_uid)?;
+    let certificate = encryption::certificate(&config)?;
     let listener = TcpListener::bind(config.edge.listen)
         .with_context(|| format!("cannot listen on {}; choose another address with --listen", config.edge.listen))?;
+    let redirect = config.edge.redirect_listen.map(encryption::redirect).transpose()?;
     announce(&config, &listener)?;
-    let parts = Parts { programs, containers, isolation, config, listener, key: signing_key, store, base_uid, leash };
+    let key = signing_key;
+    let parts =
+        Parts { programs, containers, isolation, config, listener, redirect, key, certificate, store, base_uid, leash };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("no runtime")?;
     let data_dir = parts.config.data_dir.clone();
     let outcome = runtime.block_on(supervisor::run(parts));
@@ -283,7 +288,7 @@ fn announce(config: &Config, listener: &TcpListener) -> anyhow::Result<()> {
         audience: config.auth.audience.as_deref(),
     };
     let token = edge::auth::sign(key.expose(), &grant, LOCAL_TOKEN_TTL)?;
-    let url = format!("http://{}", reachable(address));
+    let url = encryption::url(config, reachable(address))?;
     write_private(&config.data_dir.join("token"), &token)?;
     write_private(&config.data_dir.join("url"), &url)?;
     let mut out = std::io::stdout().lock();

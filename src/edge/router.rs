@@ -10,12 +10,13 @@ use repltool_protocol::rest::capabilities::ModeSupport;
 use tracing::Instrument;
 
 use super::auth::{self, AuthError, Principal, Scope};
+use super::cors::Page;
 use super::limit::Visit;
 use super::problem::Fault;
 use super::query::Query;
 use super::received::RequestBody;
 use super::respond::{self, Answer};
-use super::{Connection, Shared, assets, capabilities, files, me, one_shot, rest, upgrade};
+use super::{Connection, Shared, assets, capabilities, files, hosts, me, one_shot, rest, upgrade};
 use crate::session::SessionHandle;
 
 /// What can be asked for.
@@ -202,13 +203,20 @@ impl Call {
     }
 }
 
+/// A new name for a request.
+pub(super) fn request_id() -> String {
+    format!("{:032x}", rand::random::<u128>())
+}
+
 /// Answers one request, whatever it is.
 pub(super) async fn answer(connection: Arc<Connection>, request: Request<Incoming>) -> Answer {
-    let request_id = format!("{:032x}", rand::random::<u128>());
+    let request_id = request_id();
+    let page = Page::of(&connection.shared.hosts, &request);
     let client = connection.shared.proxies.client(connection.peer.ip(), request.headers());
     let mut visit = Visit::new(client);
+    let keep_to_tls = connection.encrypted && !hosts::is_localhost(request.uri(), request.headers());
     let span = tracing::info_span!("request", %request_id, peer = %client);
-    let request = RequestBody::of(request, connection.shared.tasks.clone());
+    let request = RequestBody::of(request, connection.shared.config.body_timeout, connection.shared.tasks.clone());
     let routed = route(connection, request, &mut visit).instrument(span.clone()).await;
     let mut answer = routed.unwrap_or_else(|fault| {
         tracing::debug!(parent: &span, status = fault.status().as_u16(), detail = fault.detail(), "a request was refused");
@@ -216,6 +224,10 @@ pub(super) async fn answer(connection: Arc<Connection>, request: Request<Incomin
     });
     visit.finish(answer.headers_mut());
     respond::finish(&mut answer, &request_id);
+    page.finish(&mut answer);
+    if keep_to_tls {
+        respond::keep_to_tls(&mut answer);
+    }
     answer
 }
 

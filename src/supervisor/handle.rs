@@ -11,8 +11,8 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::{Notify, mpsc, oneshot};
 
 use super::link::{
-    self, Create, Exited, Held, LinkError, MAX_PACKET_BYTES, Measured, Refused, SandboxFds, SandboxId, ToGateway,
-    ToSupervisor, VERSION, Watch, Welcome,
+    self, CertificateFds, Create, Exited, Held, LinkError, MAX_PACKET_BYTES, Measured, Refused, SandboxFds, SandboxId,
+    ToGateway, ToSupervisor, VERSION, Watch,
 };
 
 /// Packets that wait for room on the link. Each session has at most a handful outstanding; past this the supervisor
@@ -88,23 +88,10 @@ pub enum Notice {
     Handover(Box<Delivered>),
     /// There are no more of those.
     HandoverDone,
+    /// Connections from now on get this certificate.
+    Certificate(CertificateFds),
     /// Stop in good order.
     Drain,
-}
-
-/// Receives the first message on the link.
-///
-/// # Errors
-/// See [`LinkError`]; `Version` if the supervisor is of another version.
-pub async fn welcome(socket: &AsyncFd<OwnedFd>) -> Result<(Box<Welcome>, OwnedFd), LinkError> {
-    let mut buffer = vec![0; MAX_PACKET_BYTES];
-    let (message, mut fds) = receive(socket, &mut buffer).await?;
-    let ToGateway::Welcome(welcome) = message else { return Err(LinkError::Descriptors) };
-    if welcome.version != VERSION {
-        return Err(LinkError::Version(welcome.version));
-    }
-    let listener = fds.pop().ok_or(LinkError::Descriptors)?;
-    Ok((welcome, listener))
 }
 
 impl SupervisorHandle {
@@ -273,6 +260,10 @@ impl Shared {
                     }
                 }
                 ToGateway::HandoverDone => Notice::HandoverDone,
+                ToGateway::Certificate => match CertificateFds::received(fds) {
+                    Ok(fds) => Notice::Certificate(fds),
+                    Err(error) => return error,
+                },
                 ToGateway::Drain => Notice::Drain,
                 ToGateway::Welcome(_) => return LinkError::Descriptors,
             };

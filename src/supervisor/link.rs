@@ -5,6 +5,8 @@
 //! [`VERSION`]. A plain loop of sends stalls after some hundred packets, because the kernel bounds what lies in a
 //! socket: handover has a window ([`HANDOVER_WINDOW`]), and the supervisor never waits in a send.
 
+mod certificate;
+mod ends;
 mod secret;
 
 use std::io::{self, IoSlice, IoSliceMut};
@@ -26,10 +28,12 @@ use crate::config::Config;
 use crate::sandbox::cgroup::Counter;
 pub use crate::sandbox::init_link as init;
 use crate::sandbox::probe::Report;
+pub use certificate::CertificateFds;
+pub use ends::SandboxFds;
 pub use secret::Secret;
 
 /// Version of the messages. A gateway of another version is refused.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 /// The largest packet.
 pub const MAX_PACKET_BYTES: usize = 64 * 1024;
 /// Descriptors of one packet: those of one sandbox.
@@ -47,7 +51,8 @@ pub struct SandboxId(pub u64);
 /// What the supervisor tells the gateway.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum ToGateway {
-    /// The first message; one descriptor: the listening socket.
+    /// The first message. Its descriptors: the listening socket, with `edge.redirect_listen` the one that sends clients
+    /// there, and with `edge.tls_cert` those of [`CertificateFds`].
     Welcome(Box<Welcome>),
     /// A sandbox that lives on from before the gateway was started; its descriptors are those of [`SandboxFds`].
     Handover(Held),
@@ -88,6 +93,8 @@ pub enum ToGateway {
         /// What was refused.
         refused: Refused,
     },
+    /// Connections from now on get another certificate; with the descriptors of [`CertificateFds`].
+    Certificate,
     /// Stop in good order.
     Drain,
 }
@@ -255,52 +262,6 @@ pub struct Create {
     pub memory_bytes: u64,
     /// Backstop for CPU time of one process, in seconds.
     pub cpu_seconds: u64,
-}
-
-/// The gateway's ends of a sandbox, in the order in which they travel.
-#[derive(Debug)]
-pub struct SandboxFds {
-    /// Read end of standard output.
-    pub stdout: OwnedFd,
-    /// Read end of standard error.
-    pub stderr: OwnedFd,
-    /// The driver's control socket.
-    pub control: OwnedFd,
-    /// The socket of the sandbox's init.
-    pub init: OwnedFd,
-    /// An eventfd(2), non-blocking: how many calls were refused since it was last read.
-    pub violations: OwnedFd,
-    /// Counts CPU time, where the host does.
-    pub cpu: Option<OwnedFd>,
-    /// Counts the peak of memory use, where the host does.
-    pub memory_peak: Option<OwnedFd>,
-    /// Counts kills for memory (`oom_kill`), where the host does.
-    pub oom_kills: Option<OwnedFd>,
-    /// Counts processes and threads that were refused (`max`), where the host does.
-    pub refused_forks: Option<OwnedFd>,
-}
-
-impl SandboxFds {
-    /// Sorts what came with a message.
-    ///
-    /// # Errors
-    /// [`LinkError::Descriptors`] if there are fewer than the message says.
-    pub fn new(fds: Vec<OwnedFd>, counters: &[Counter]) -> Result<Self, LinkError> {
-        let mut fds = fds.into_iter();
-        let mut next = || fds.next().ok_or(LinkError::Descriptors);
-        let (stdout, stderr, control, init, violations) = (next()?, next()?, next()?, next()?, next()?);
-        let (mut cpu, mut memory_peak, mut oom_kills, mut refused_forks) = (None, None, None, None);
-        for counter in counters {
-            let slot = match counter {
-                Counter::Cpu => &mut cpu,
-                Counter::MemoryPeak => &mut memory_peak,
-                Counter::OomKills => &mut oom_kills,
-                Counter::RefusedForks => &mut refused_forks,
-            };
-            *slot = Some(next()?);
-        }
-        Ok(Self { stdout, stderr, control, init, violations, cpu, memory_peak, oom_kills, refused_forks })
-    }
 }
 
 /// Why the link failed. Each of these ends the gateway, which the supervisor then starts anew.

@@ -11,6 +11,8 @@
 
 mod bounds;
 pub mod budget;
+mod certificate;
+mod error;
 mod gateway;
 mod gauge;
 pub mod handle;
@@ -38,7 +40,9 @@ use crate::sandbox;
 use crate::sandbox::probe::Report;
 pub use bounds::FDS_BESIDE;
 use bounds::Refusal;
-use gateway::{Gateway, GatewayError};
+pub use certificate::{Certificate, LoadedCertificate};
+pub use error::SupervisorError;
+use gateway::Gateway;
 use link::{Create, LinkError, Secret, StoreRoot, ToGateway, ToSupervisor, VERSION, Welcome};
 pub(crate) use sandboxes::monotonic_ns;
 use sandboxes::{Happening, Sandboxes};
@@ -77,6 +81,8 @@ pub struct Parts {
     pub config: Config,
     /// The bound socket of the API.
     pub listener: std::net::TcpListener,
+    /// The bound socket that sends clients there.
+    pub redirect: Option<std::net::TcpListener>,
     /// What can be run.
     pub programs: Vec<Program>,
     /// The levels whose sandboxes a container runtime makes.
@@ -85,32 +91,14 @@ pub struct Parts {
     pub isolation: Report,
     /// The key file, read anew for each gateway so that it does not stay in this process.
     pub key: fn(&Config) -> anyhow::Result<Secret>,
+    /// What the listener shows, where it speaks TLS.
+    pub certificate: Option<Certificate>,
     /// The part of the data directory that belongs to the gateway.
     pub store: StoreRoot,
     /// The first of the users of this server, where it may use users of its own.
     pub base_uid: Option<u32>,
     /// A pipe at whose end the server ends at once, without draining: nobody is left whom it serves.
     pub leash: Option<OwnedFd>,
-}
-
-/// Why a supervisor ended early.
-#[derive(Debug, thiserror::Error)]
-pub enum SupervisorError {
-    /// This host cannot sandbox.
-    #[error("no sandbox can be made on this host")]
-    Sandbox(#[from] sandbox::PlanError),
-    /// Linux refuses the mounts that working directories are made of.
-    #[error("no working directory can be made on this host")]
-    Workdirs(#[source] std::io::Error),
-    /// The gateway could not be started.
-    #[error(transparent)]
-    Gateway(#[from] GatewayError),
-    /// A system call failed.
-    #[error("{0} failed")]
-    Io(&'static str, #[source] std::io::Error),
-    /// The key could not be read.
-    #[error("the signing key cannot be read: {0:#}")]
-    Key(anyhow::Error),
 }
 
 /// The shortest time between two starts of a gateway that keeps dying.
@@ -180,7 +168,10 @@ impl Supervisor {
             };
             match wake {
                 Wake::Stop => return self.drain().await,
-                Wake::Reload => tracing::info!("configuration is read at start only; restart to change it"),
+                Wake::Reload => {
+                    tracing::info!("configuration is read at start only; restart to change it");
+                    self.renew_certificate(certificate::Look::Now);
+                }
                 Wake::FromGateway(Ok(messages)) => {
                     messages.into_iter().for_each(|message| self.obey(message));
                     // However much a gateway sends, sandboxes get their turn.
@@ -209,17 +200,13 @@ impl Supervisor {
             isolation: self.parts.isolation.clone(),
         };
         let mut gateway = Gateway::start()?;
-        gateway.send(&ToGateway::Welcome(Box::new(welcome)), vec![self.listener_copy()?]);
+        gateway.send(&ToGateway::Welcome(Box::new(welcome)), self.edge_copies()?);
         gateway.hand_over(self.sandboxes.held());
         gateway.flush(&self.sandboxes);
         tracing::info!(pid = gateway.pid(), sandboxes = self.sandboxes.len(), "gateway started");
         self.gateway = Some(gateway);
         self.restart_at = Instant::now() + RESTART_PAUSE;
         Ok(())
-    }
-
-    fn listener_copy(&self) -> Result<OwnedFd, SupervisorError> {
-        Ok(self.parts.listener.try_clone().map_err(|e| SupervisorError::Io("dup of the listener", e))?.into())
     }
 
     fn obey(&mut self, message: ToSupervisor) {
@@ -233,7 +220,10 @@ impl Supervisor {
                     gateway.adopted(sandbox, &self.sandboxes);
                 }
             }
-            ToSupervisor::Serving => tracing::info!(listen = ?self.listen(), "serving"),
+            ToSupervisor::Serving => {
+                let redirect = self.parts.redirect.as_ref().and_then(|it| it.local_addr().ok());
+                tracing::info!(listen = ?self.listen(), redirect = redirect.map(tracing::field::display), "serving");
+            }
             ToSupervisor::Create(create) => self.create(&create),
             ToSupervisor::Kill(sandbox) => self.sandboxes.kill(sandbox),
             ToSupervisor::LetGo(sandbox) => self.sandboxes.let_go(sandbox),
@@ -320,6 +310,7 @@ impl Supervisor {
 
     fn tick(&mut self) -> Result<(), SupervisorError> {
         self.sandboxes.sweep();
+        self.renew_certificate(certificate::Look::AtChanges);
         if self.gateway.is_none() && Instant::now() >= self.restart_at {
             self.restart_or_wait();
         }

@@ -17,6 +17,7 @@ pub mod container;
 mod events;
 mod processes;
 mod terminal;
+pub mod tls;
 mod usable;
 
 pub use events::{assert_log, exception, numbered, outcome, printed, told};
@@ -35,6 +36,8 @@ pub enum As {
     Me,
     /// Nobody in particular: needs tests that run as root.
     OrdinaryUser,
+    /// The user of the tests, with no more open files than one session needs.
+    FewFiles,
     /// Root in what is like a stock container: needs tests that run as root.
     Container,
 }
@@ -46,11 +49,14 @@ pub struct Server {
     pub dir: TempDir,
     user: As,
     settings: String,
-    environment: &'static [(&'static str, &'static str)],
+    environment: Environment,
 }
 
+/// Variables of a server.
+type Environment = &'static [(&'static str, &'static str)];
+
 /// Programs of tests look around with modules that `standard` refuses.
-pub const LENIENT: &[(&str, &str)] = &[("REPLTOOL_SANDBOX__STANDARD__POLICY", "record")];
+pub const LENIENT: Environment = &[("REPLTOOL_SANDBOX__STANDARD__POLICY", "record")];
 
 impl Server {
     /// A server with the defaults, but that it lets programs import what they like.
@@ -76,12 +82,13 @@ impl Server {
         Self::start_in(dir, As::Me, settings, &[]).await
     }
 
-    async fn start_in(
-        dir: TempDir,
-        user: As,
-        settings: &str,
-        environment: &'static [(&'static str, &'static str)],
-    ) -> Self {
+    async fn start_in(dir: TempDir, user: As, settings: &str, environment: Environment) -> Self {
+        let server = Self::launch(dir, user, settings, environment).await;
+        server.until_ready().await;
+        server
+    }
+
+    async fn launch(dir: TempDir, user: As, settings: &str, environment: Environment) -> Self {
         let config = dir.path().join("repltool.toml");
         std::fs::write(&config, settings).expect("the configuration is written");
         let data = dir.path().join("data");
@@ -105,7 +112,6 @@ impl Server {
         })
         .await
         .clone_into(&mut server.url);
-        server.until_ready().await;
         server
     }
 
@@ -118,12 +124,12 @@ impl Server {
     /// A client with the local token, which has every scope but `admin`.
     pub fn client(&self) -> Client {
         let token = std::fs::read_to_string(self.data().join("token")).expect("the server wrote its token");
-        Client::new(&self.url, Some(&token)).expect("a client")
+        self.client_with(&token)
     }
 
     /// A client for somebody.
     pub fn client_of(&self, subject: &str, scope: &str) -> Client {
-        Client::new(&self.url, Some(&self.token(subject, scope, "1h"))).expect("a client")
+        self.client_with(&self.token(subject, scope, "1h"))
     }
 
     /// A token, by `repltool token`.
@@ -226,6 +232,11 @@ pub fn binary_as(user: As) -> Command {
     let binary = env!("CARGO_BIN_EXE_repltool");
     let mut command = match user {
         As::Me => Command::new(binary),
+        As::FewFiles => {
+            let mut command = Command::new("prlimit");
+            command.args(["--nofile=280:280", "--", binary]);
+            command
+        }
         As::OrdinaryUser => {
             // The build directory may be closed to others, so the binary is opened before the user changes.
             let mut command = Command::new("setpriv");

@@ -13,6 +13,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "cli",
         &[
+            "certificates",
             "client",
             "config",
             "keys",
@@ -26,6 +27,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("client", &[]),
     ("config", &[]),
     ("keys", &[]),
+    ("certificates", &["keys"]),
     ("telemetry", &["config"]),
     ("edge", &["session", "audit", "metrics", "config"]),
     // Of the supervisor a session sees the handle and the messages, by which it asks for sandboxes, and how both count.
@@ -60,6 +62,9 @@ const CRATES: &[(&str, &[&str])] = &[
     ("http", &["edge", "client"]),
     ("http_body_util", &["edge", "client"]),
     ("tokio_tungstenite", &["edge", "client"]),
+    ("rustls", &["certificates", "edge", "client"]),
+    ("tokio_rustls", &["edge", "client"]),
+    ("x509_parser", &["certificates"]),
     ("matchit", &["edge"]),
     ("rust_embed", &["edge"]),
     ("jsonwebtoken", &["edge"]),
