@@ -13,6 +13,8 @@
 # - systempaths: a fresh /proc cannot be mounted where the container's own is masked
 # Not --privileged: it gives devices and the host's own powers, which nothing here needs.
 # The secret must be a file of user 10001 with mode 0600: openssl rand -hex 32. Nothing may listen beyond loopback without.
+# The image takes it that what publishes the port encrypts (REPLTOOL_EDGE__TLS_BY_PROXY); for TLS of its own set
+# REPLTOOL_EDGE__TLS_CERT and REPLTOOL_EDGE__TLS_KEY, and replace the health check.
 
 FROM node:22-bookworm-slim AS node
 
@@ -44,6 +46,7 @@ COPY --from=build /src/target/release/repltool /usr/local/bin/repltool
 USER 10001:10001
 ENV REPLTOOL_DATA_DIR=/var/lib/repltool \
     REPLTOOL_EDGE__LISTEN=0.0.0.0:8000 \
+    REPLTOOL_EDGE__TLS_BY_PROXY=true \
     REPLTOOL_AUTH__KEY_FILE=/run/secrets/repltool
 VOLUME /var/lib/repltool
 EXPOSE 8000

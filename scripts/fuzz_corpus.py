@@ -93,6 +93,15 @@ KEYS = [
     "-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEAGb9ECWmEzf6FQbrBZ9w7lshQhqowtrbLDFw4rXAxZuE=\n-----END PUBLIC KEY-----\n",
     "# none\njti:4711\nsub:ada\nsub:eve before 2026-11-30T04:00:00Z\n",
 ]
+PROXIED = [
+    b"\r\n\r\n\0\r\nQUIT\n" + header
+    for header in (
+        b"\x20\x00\x00\x00",
+        b"\x21\x11\x00\x0c" + bytes(range(12)),
+        b"\x21\x21\x00\x24" + bytes(range(36)),
+        b"\x21\x11\x00\x12" + bytes(range(12)) + b"\x20\x00\x03abc",
+    )
+]
 QUERIES = ["limit=10&offset=25", "after=41&follow=true", "language=python&sandbox_mode=relaxed", "q=a+b%20c%C3%A9&q2=%zz"]
 PATHS = ["a/b.txt", "a%2Fb", "%C3%A9", "%252e%252e/x", "..", ".hidden", ".repltool-0.part", "//a"]
 HEADS = [
@@ -146,6 +155,7 @@ def seeds():
         "log_files": choices,
         "log_record": choices,
         "output_text": [b"\x01\x02\x03" + "aé€😀".encode(), b"\x03\x01\x01" + "😀\xff".encode("latin-1", "replace"), *choices],
+        "proxied": PROXIED,
         "query": QUERIES,
         "screen": screened(),
         "server_frame": server,

@@ -3,11 +3,13 @@
 //! Connections are kept and used again; nothing runs in the background: a connection moves while somebody waits for it.
 
 mod attachment;
+mod error;
 mod files;
 mod http1;
 mod interaction;
 mod socket;
 mod stream;
+mod transport;
 
 use std::sync::Arc;
 
@@ -18,64 +20,24 @@ use repltool_protocol::frame::{ClientFrame, ServerFrame};
 use repltool_protocol::ids::{ExecutionId, Seq, SessionId};
 use repltool_protocol::me::Me;
 use repltool_protocol::rest::{
-    Capabilities, ExecutionRequest, ExecutionResult, History, InterruptRequest, Language, OneShotRequest, Problem,
-    SandboxMode, Session, SessionConfig, SessionList,
+    Capabilities, ExecutionRequest, ExecutionResult, History, InterruptRequest, Language, OneShotRequest, SandboxMode,
+    Session, SessionConfig, SessionList,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 pub use self::attachment::{Attachment, Moment};
+pub use self::error::ClientError;
 pub use self::socket::{Closed, Received, Socket};
 pub use self::stream::EventStream;
 
 use self::http1::{Connections, Reply};
+use self::transport::Route;
 
 /// The largest answer that is read whole, in bytes.
 const MAX_ANSWER_BYTES: usize = 256 * 1024 * 1024;
 
 const JSON: &str = "application/json";
-
-/// Why a call did not succeed.
-#[derive(Debug, thiserror::Error)]
-pub enum ClientError {
-    /// The URL is not one of a server.
-    #[error("not the url of a server: {0}; http://host:port is needed")]
-    Url(String),
-    /// The token or an id cannot be put into a request.
-    #[error("the request cannot be written")]
-    Request(#[source] http::Error),
-    /// Nobody answers there.
-    #[error("cannot connect to {address}")]
-    Connect {
-        /// Host and port.
-        address: String,
-        /// Why.
-        #[source]
-        source: std::io::Error,
-    },
-    /// The connection broke off. Whether the request was carried out is not known.
-    #[error("the connection broke off")]
-    Broken(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// The server refused.
-    #[error("{}", .0.detail)]
-    Refused(Box<Problem>),
-    /// The server answered with something that is not of the protocol.
-    #[error("unexpected answer: {0}")]
-    Unexpected(StatusCode),
-    /// The server sent something that cannot be read.
-    #[error("unreadable answer")]
-    Unreadable(#[source] serde_json::Error),
-}
-
-impl ClientError {
-    /// The problem document, if the server sent one.
-    pub fn problem(&self) -> Option<&Problem> {
-        match self {
-            Self::Refused(problem) => Some(problem),
-            _ => None,
-        }
-    }
-}
 
 /// The body of a request and its media type.
 type Content = (&'static str, Bytes);
@@ -99,14 +61,23 @@ pub struct Client {
 }
 
 impl Client {
-    /// Speaks to the server at `http://host:port`; connects when first used.
+    /// Speaks to the server at `http://host:port` or `https://host:port`; connects when first used. By TLS the server must
+    /// have a certificate of an authority that the system trusts.
     ///
     /// # Errors
     /// [`ClientError::Url`], or [`ClientError::Request`] if the token is no header value.
     pub fn new(url: &str, token: Option<&str>) -> Result<Self, ClientError> {
+        Self::trusting(url, token, None)
+    }
+
+    /// [`Client::new`], and trusts these authorities too: certificates in PEM.
+    ///
+    /// # Errors
+    /// As [`Client::new`], and [`ClientError::Trust`].
+    pub fn trusting(url: &str, token: Option<&str>, authorities: Option<&[u8]>) -> Result<Self, ClientError> {
         let wrong = || ClientError::Url(url.to_owned());
         let uri: Uri = url.parse().map_err(|_| wrong())?;
-        if uri.scheme_str() != Some("http") || !matches!(uri.path(), "" | "/") || uri.query().is_some() {
+        if !matches!(uri.path(), "" | "/") || uri.query().is_some() {
             return Err(wrong());
         }
         let authority = uri.authority().ok_or_else(wrong)?;
@@ -116,8 +87,13 @@ impl Client {
             value.set_sensitive(true);
             Ok(value)
         });
-        let connections = Connections::new(authority.host(), authority.port_u16().unwrap_or(80));
-        Ok(Self { connections: Arc::new(connections), authorization: authorization.transpose()? })
+        let (host, port) = (authority.host(), authority.port_u16());
+        let route = match uri.scheme_str() {
+            Some("http") => Route::plain(host, port.unwrap_or(80)),
+            Some("https") => Route::encrypted(host, port.unwrap_or(443), authorities)?,
+            _ => return Err(wrong()),
+        };
+        Ok(Self { connections: Arc::new(Connections::new(route)), authorization: authorization.transpose()? })
     }
 
     /// Whether the server can create sessions.

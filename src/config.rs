@@ -102,8 +102,18 @@ impl Default for Sessions {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Edge {
-    /// Where clients connect. Anything but a loopback address demands `auth.key_file`.
+    /// Where clients connect. Anything but a loopback address demands `auth.key_file`, and TLS here or at a proxy.
     pub listen: SocketAddr,
+    /// The certificate that the listener shows and those that lead to its root, as PEM; none: it speaks no TLS.
+    pub tls_cert: Option<PathBuf>,
+    /// The private key of that certificate, as PEM.
+    pub tls_key: Option<PathBuf>,
+    /// The authorities of clients, as PEM; with it a client needs a certificate of one of them.
+    pub tls_client_ca: Option<PathBuf>,
+    /// Whether a proxy encrypts what this listener does not.
+    pub tls_by_proxy: bool,
+    /// Where clients are told, in plain text, to come by TLS; none: nowhere.
+    pub redirect_listen: Option<SocketAddr>,
     /// Where `/metrics` is served, on a loopback address to whoever asks.
     pub metrics_addr: SocketAddr,
     /// Host names that are answered besides `localhost`, loopback addresses and the address that a connection came in by:
@@ -113,10 +123,14 @@ pub struct Edge {
     pub allowed_origins: Vec<String>,
     /// Proxies whose forwarded addresses are believed: addresses, or networks as `address/bits`.
     pub trusted_proxies: Vec<String>,
+    /// Whether those proxies begin each connection with the PROXY protocol, version 2.
+    pub proxy_protocol: bool,
     /// Sockets of one subject at once; streams that wait for events count as such.
     pub max_sockets_per_subject: usize,
     /// Seconds in which the head of a request must have arrived.
     pub header_timeout_s: u64,
+    /// Seconds in which a body of JSON must have arrived, and the next piece of a file.
+    pub body_timeout_s: u64,
     /// Seconds that running requests have when the server stops.
     pub drain_s: u64,
 }
@@ -125,12 +139,19 @@ impl Default for Edge {
     fn default() -> Self {
         Self {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8000)),
+            tls_cert: None,
+            tls_key: None,
+            tls_client_ca: None,
+            tls_by_proxy: false,
+            redirect_listen: None,
             metrics_addr: SocketAddr::from((Ipv4Addr::LOCALHOST, 9464)),
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
             trusted_proxies: Vec::new(),
+            proxy_protocol: false,
             max_sockets_per_subject: 2000,
             header_timeout_s: 10,
+            body_timeout_s: 60,
             drain_s: 10,
         }
     }

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use rustix::event::{PollFd, PollFlags, poll};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::edge::capabilities::{self, Host};
-use crate::edge::{Edge, EdgeConfig};
+use crate::edge::{Edge, EdgeConfig, Redirect};
 use crate::metrics::{Facts, Metrics};
 use crate::sandbox::probe::{Report, Tier};
 use crate::sandbox::{confine, reduced};
@@ -30,7 +30,7 @@ use crate::store::Store;
 use crate::supervisor::handle::{Delivered, Notice, SupervisorHandle};
 use crate::supervisor::lending::Loan;
 use crate::supervisor::link::{
-    self, FDS_PER_SESSION, LinkError, MAX_PACKET_BYTES, StoreRoot, ToGateway, VERSION, Welcome,
+    self, FDS_PER_SESSION, LinkError, MAX_PACKET_BYTES, Socket, StoreRoot, ToGateway, VERSION, Welcome,
 };
 
 use trust::Trust;
@@ -66,7 +66,14 @@ struct Sockets {
     api: OwnedFd,
     /// What the supervisor tells.
     standing: File,
-    metrics: Option<OwnedFd>,
+    others: Vec<(Socket, OwnedFd)>,
+}
+
+impl Sockets {
+    fn take(&mut self, which: Socket) -> Option<OwnedFd> {
+        let at = self.others.iter().position(|(socket, _)| *socket == which)?;
+        Some(self.others.swap_remove(at).1)
+    }
 }
 
 fn prepare() -> anyhow::Result<Prepared> {
@@ -95,7 +102,9 @@ fn receive_welcome(link: &OwnedFd) -> anyhow::Result<(Box<Welcome>, Sockets)> {
                 let mut fds = fds.into_iter();
                 let api = fds.next().context("the listening socket is missing")?;
                 let standing = fds.next().context("the page of the supervisor is missing")?.into();
-                return Ok((welcome, Sockets { api, standing, metrics: fds.next() }));
+                let others: Vec<_> = welcome.sockets.iter().copied().zip(fds).collect();
+                ensure!(others.len() == welcome.sockets.len(), "a socket is missing");
+                return Ok((welcome, Sockets { api, standing, others }));
             }
             Ok(_) => bail!("the supervisor speaks another version"),
             Err(error) if link::would_block(&error) => {}
@@ -116,8 +125,9 @@ impl Prepared {
     }
 
     async fn serve_in_runtime(self) -> anyhow::Result<()> {
-        let Self { link, welcome, sockets, root } = self;
+        let Self { link, welcome, mut sockets, root } = self;
         let config = &welcome.config;
+        let (redirect, metrics_socket) = (sockets.take(Socket::Redirect), sockets.take(Socket::Metrics));
         let (notice, mut notices) = mpsc::channel(NOTICES);
         let (supervisor, link) = SupervisorHandle::new(link::register(link)?, notice);
         let tasks = TaskTracker::new();
@@ -125,7 +135,7 @@ impl Prepared {
         tasks.spawn(async move { lost.send(link.await) });
 
         let (kernels, loans) = take_over(&mut notices).await?;
-        let trust = Trust::new(&config.auth, loans)?;
+        let trust = Trust::new(config, loans)?;
         let store = Store::open(&root.join("store.sqlite")).context("the store cannot be opened")?;
         let audit = audited::start(&welcome, &root, &supervisor, &tasks).context("the audit log cannot be started")?;
         let metrics = Metrics::new(facts(&welcome, sockets.standing));
@@ -134,13 +144,19 @@ impl Prepared {
         registry.take_up(kernels, mark.tail()).await.context("sessions cannot be taken up")?;
         mark.begin().context("the store cannot be marked")?;
 
-        let edge = Edge::new(edge_config(&welcome), trust.auth(), registry.clone(), audit.clone(), metrics.clone());
+        let edge =
+            Edge::new(edge_config(&welcome, &trust), trust.auth(), registry.clone(), audit.clone(), metrics.clone());
         let drain = CancellationToken::new();
-        if let Some(listener) = sockets.metrics {
+        if let Some(listener) = metrics_socket {
             tasks.spawn(edge.serve_metrics(tcp_listener(listener)?, drain.clone()));
         }
+        let listener = tcp_listener(sockets.api)?;
+        let port = listener.local_addr().map_or(0, |address| address.port());
+        if let (Some(socket), Some(redirect)) = (redirect, Redirect::new(&config.edge, port)) {
+            tasks.spawn(redirect.serve(tcp_listener(socket)?, drain.clone()));
+        }
         tasks.spawn(watch_turns(metrics));
-        let serve = edge.serve(tcp_listener(sockets.api)?, drain.clone());
+        let serve = edge.serve(listener, drain.clone());
         supervisor.serving();
         tokio::pin!(serve);
         let mut deadline = Instant::now();
@@ -183,7 +199,7 @@ async fn take_over(notices: &mut mpsc::Receiver<Notice>) -> anyhow::Result<(Vec<
     }
 }
 
-fn edge_config(welcome: &Welcome) -> EdgeConfig {
+fn edge_config(welcome: &Welcome, trust: &Trust) -> EdgeConfig {
     let config = &welcome.config;
     let open_files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
     // What sessions leave is for connections.
@@ -193,9 +209,12 @@ fn edge_config(welcome: &Welcome) -> EdgeConfig {
         allowed_hosts: config.edge.allowed_hosts.clone(),
         allowed_origins: config.edge.allowed_origins.clone(),
         trusted_proxies: config.edge.trusted_proxies.clone(),
+        proxy_protocol: config.edge.proxy_protocol,
         rates: config.rate_limit.clone(),
         max_sockets_per_subject: config.edge.max_sockets_per_subject,
+        tls: trust.tls(),
         header_timeout: Duration::from_secs(config.edge.header_timeout_s),
+        body_timeout: Duration::from_secs(config.edge.body_timeout_s),
         max_file_bytes: config.sandbox.disk_mb << 20,
         max_connections: usize::try_from(for_connections).unwrap_or(usize::MAX),
         drain: Duration::from_secs(config.edge.drain_s),

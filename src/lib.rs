@@ -13,6 +13,7 @@
 //! supervisor runs, `gateway` joins the parts of the gateway process.
 
 pub mod audit;
+pub mod certificates;
 pub mod cli;
 pub mod client;
 pub mod config;

@@ -2,6 +2,7 @@
 
 mod backends;
 pub mod embedded;
+mod encryption;
 mod metrics;
 mod sources;
 mod users;
@@ -75,11 +76,13 @@ fn run_for(config: Config, purpose: Purpose) -> anyhow::Result<()> {
     let store = prepare_store(&config.data_dir, base_uid)?;
     let listener = TcpListener::bind(config.edge.listen)
         .with_context(|| format!("cannot listen on {}; choose another address with --listen", config.edge.listen))?;
+    let redirect = config.edge.redirect_listen.map(encryption::redirect).transpose()?;
     // A server of one command is watched by nobody.
     let metrics = leash.is_none().then(|| metrics::listen(&config)).transpose()?;
     announce(&config, &listener)?;
     let sources = sources::of(&config);
-    let parts = Parts { programs, containers, isolation, config, listener, metrics, sources, store, base_uid, leash };
+    let parts =
+        Parts { programs, containers, isolation, config, listener, redirect, metrics, sources, store, base_uid, leash };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("no runtime")?;
     let data_dir = parts.config.data_dir.clone();
     let outcome = runtime.block_on(supervisor::run(parts));
@@ -269,7 +272,7 @@ fn own(path: &Path, user: u32) -> std::io::Result<()> {
 /// fragment, which a browser sends to nobody. A server that only checks tokens has none.
 fn announce(config: &Config, listener: &TcpListener) -> anyhow::Result<()> {
     let address = listener.local_addr().context("the listener has no address")?;
-    let url = format!("http://{}", reachable(address));
+    let url = encryption::url(config, reachable(address))?;
     let token = local_token(config)?;
     match &token {
         Some(token) => write_private(&config.data_dir.join("token"), token)?,

@@ -159,6 +159,9 @@ pub struct Server {
     /// The data directory of a server on this machine
     #[arg(long, env = "REPLTOOL_DATA_DIR", value_name = "DIR")]
     pub data_dir: Option<PathBuf>,
+    /// Certificates of authorities that are trusted besides the system's, as PEM
+    #[arg(long, env = "REPLTOOL_CA_FILE", value_name = "FILE")]
+    pub ca_file: Option<PathBuf>,
 }
 
 /// Arguments of `token`.

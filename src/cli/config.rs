@@ -7,9 +7,11 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::ValueEnum;
+use jiff::Timestamp;
 use toml::Value;
 
 use super::args::Serve;
+use crate::certificates::Files;
 use crate::config::{Config, Origin, Reading, Setting, Settings, masked};
 use crate::edge::auth::keys::KeySet;
 use crate::edge::auth::revoked::{MAX_LIST_BYTES, Revocations};
@@ -81,6 +83,11 @@ fn named_files(config: &Config) -> Vec<anyhow::Error> {
     }
     if let Some(path) = &config.auth.revocations_file {
         faults.extend(revocations(path).err());
+    }
+    if let (Some(chain), Some(key)) = (&config.edge.tls_cert, &config.edge.tls_key) {
+        let client_ca = config.edge.tls_client_ca.as_deref();
+        let read = Files::read(chain, key, client_ca).and_then(|files| files.parse());
+        faults.extend(read.and_then(|it| it.judge(Timestamp::now())).err().map(anyhow::Error::from));
     }
     let named = &config.runtimes;
     faults.extend(named.python.as_deref().and_then(|path| python::find(Some(path)).err()).map(anyhow::Error::from));

@@ -1,6 +1,6 @@
 //! Which server a command speaks to, and with which token; and what to do when that fails.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow, bail};
 use repltool_protocol::rest::{Language, Problem, ProblemCode};
@@ -12,8 +12,9 @@ use crate::config::locate_data_dir;
 
 /// A client of the server that was named, or else of the one that runs with the data directory.
 pub(super) fn client(server: Server) -> anyhow::Result<Client> {
+    let authorities = authorities(&server)?;
     if let (Some(url), Some(token)) = (&server.url, &server.token) {
-        return Ok(Client::new(url, Some(token))?);
+        return Ok(Client::trusting(url, Some(token), authorities.as_deref())?);
     }
     let data_dir = locate_data_dir(server.data_dir)?;
     let local = read(&data_dir, "url");
@@ -27,7 +28,13 @@ pub(super) fn client(server: Server) -> anyhow::Result<Client> {
         Some(token) => token,
         None => local_token(&data_dir)?,
     };
-    Ok(Client::new(&url, Some(&token))?)
+    Ok(Client::trusting(&url, Some(&token), authorities.as_deref())?)
+}
+
+/// What is trusted besides the authorities of the system.
+fn authorities(server: &Server) -> anyhow::Result<Option<Vec<u8>>> {
+    let read = |path: &PathBuf| std::fs::read(path).with_context(|| format!("cannot read {}", path.display()));
+    server.ca_file.as_ref().map(read).transpose()
 }
 
 /// A server that was reached, which may be this command's own.
@@ -62,7 +69,8 @@ async fn runs(server: &Server) -> anyhow::Result<bool> {
     let Ok(data_dir) = locate_data_dir(server.data_dir.clone()) else { return Ok(false) };
     let Some(url) = read_if_there(&data_dir, "url")? else { return Ok(false) };
     // Without a token: it is not for somebody else who may listen there by now.
-    Ok(!matches!(Client::new(&url, None)?.is_ready().await, Err(ClientError::Connect { .. })))
+    let client = Client::trusting(&url, None, authorities(server)?.as_deref())?;
+    Ok(!matches!(client.is_ready().await, Err(ClientError::Connect { .. })))
 }
 
 /// The token that a server with a secret writes for this machine.
@@ -97,6 +105,9 @@ fn read_if_there(data_dir: &Path, name: &str) -> anyhow::Result<Option<String>> 
 pub(super) fn explain(error: ClientError) -> anyhow::Error {
     let advice = match &error {
         ClientError::Connect { .. } => "no server answers; start one with `repltool serve`, or name one with --url",
+        ClientError::Tls { .. } => {
+            "the server is not trusted, or speaks no TLS; name the authority of its certificate with --ca-file"
+        }
         ClientError::Refused(problem) => match problem.code {
             ProblemCode::Unauthorized => "the server does not take this token; make one with `repltool token`",
             ProblemCode::Forbidden => "the token lacks a scope; make one with `repltool token --scope`",
@@ -123,7 +134,8 @@ mod tests {
     use super::*;
 
     fn server(url: Option<&str>, token: Option<&str>, data_dir: &Path) -> Server {
-        Server { url: url.map(Into::into), token: token.map(Into::into), data_dir: Some(data_dir.to_owned()) }
+        let (url, token) = (url.map(Into::into), token.map(Into::into));
+        Server { url, token, data_dir: Some(data_dir.to_owned()), ca_file: None }
     }
 
     #[test]

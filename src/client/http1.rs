@@ -12,19 +12,18 @@ use http_body_util::Full;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
-use tokio::net::TcpStream;
 
 use super::ClientError;
+use super::transport::{Route, Transport};
 
 /// Connections kept for later.
 const MAX_IDLE: usize = 32;
 
-type Driver = Pin<Box<http1::Connection<TokioIo<TcpStream>, Full<Bytes>>>>;
+type Driver = Pin<Box<http1::Connection<TokioIo<Transport>, Full<Bytes>>>>;
 
 /// The connections to one server.
 pub(super) struct Connections {
-    host: String,
-    port: u16,
+    route: Route,
     idle: Mutex<Vec<Connection>>,
 }
 
@@ -48,24 +47,18 @@ pub(super) struct Reply {
 }
 
 impl Connections {
-    pub(super) fn new(host: &str, port: u16) -> Self {
-        Self { host: host.to_owned(), port, idle: Mutex::new(Vec::new()) }
+    pub(super) fn new(route: Route) -> Self {
+        Self { route, idle: Mutex::new(Vec::new()) }
     }
 
     /// Host and port, as in a `Host` header.
     pub(super) fn authority(&self) -> String {
-        format!("{}:{}", self.host, self.port)
+        self.route.authority()
     }
 
-    /// A TCP connection of its own.
-    pub(super) async fn connect(&self) -> Result<TcpStream, ClientError> {
-        let host = self.host.trim_start_matches('[').trim_end_matches(']');
-        let stream = async {
-            let stream = TcpStream::connect((host, self.port)).await?;
-            stream.set_nodelay(true)?;
-            Ok(stream)
-        };
-        stream.await.map_err(|source| ClientError::Connect { address: self.authority(), source })
+    /// A connection that is used for nothing yet.
+    pub(super) async fn connect(&self) -> Result<Transport, ClientError> {
+        self.route.connect().await
     }
 
     /// Sends a request, on a connection that is kept if there is one that still lives.
@@ -102,7 +95,7 @@ impl Connections {
 }
 
 impl Connection {
-    async fn open(stream: TcpStream) -> Result<Self, ClientError> {
+    async fn open(stream: Transport) -> Result<Self, ClientError> {
         let (sender, driver) = http1::handshake(TokioIo::new(stream)).await.map_err(broken)?;
         Ok(Self { sender, driver: Box::pin(driver) })
     }

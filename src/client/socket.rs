@@ -3,7 +3,6 @@
 use futures::{SinkExt, StreamExt};
 use http::{HeaderValue, StatusCode};
 use repltool_protocol::frame::{ClientFrame, SUBPROTOCOL, ServerFrame};
-use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode as WireCode;
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, WebSocketConfig};
@@ -11,6 +10,7 @@ use tokio_tungstenite::tungstenite::{Error as WsError, Message};
 use tokio_tungstenite::{WebSocketStream, client_async_with_config};
 
 use super::http1::Connections;
+use super::transport::Transport;
 use super::{ClientError, decode, encode, refusal};
 
 /// The longest message a server sends, in bytes.
@@ -37,7 +37,7 @@ pub struct Closed {
 /// A WebSocket attached to a session. Dropping it ends nothing but itself.
 #[derive(Debug)]
 pub struct Socket {
-    wire: WebSocketStream<TcpStream>,
+    wire: WebSocketStream<Transport>,
 }
 
 impl Socket {
@@ -139,7 +139,7 @@ fn broken(error: WsError) -> ClientError {
 #[cfg(test)]
 mod tests {
     use repltool_protocol::frame::Notice;
-    use tokio::net::TcpListener;
+    use tokio::net::{TcpListener, TcpStream};
     use tokio_tungstenite::tungstenite::protocol::Role;
 
     use super::*;
@@ -150,7 +150,8 @@ mod tests {
         let near = TcpStream::connect(listener.local_addr().expect("an address")).await.expect("connected");
         let (far, _) = listener.accept().await.expect("accepted");
         let mut server = WebSocketStream::from_raw_socket(far, Role::Server, None).await;
-        let mut socket = Socket { wire: WebSocketStream::from_raw_socket(near, Role::Client, None).await };
+        let mut socket =
+            Socket { wire: WebSocketStream::from_raw_socket(Transport::Left(near), Role::Client, None).await };
         for text in [r#"{"type":"forecast","seq":1,"sky":"blue"}"#, r#"{"type":"pong","id":"p1"}"#, r#"{"type":5}"#] {
             server.send(Message::text(text)).await.expect("sent");
         }

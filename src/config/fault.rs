@@ -61,6 +61,18 @@ pub enum ConfigError {
     /// A public address with a key that nobody chose.
     #[error("edge.listen = {0} is not a loopback address; set auth.key_file to a key of your own first")]
     KeyNeeded(SocketAddr),
+    /// Of what TLS needs, one part is missing.
+    #[error("{0} is set and {1} is not; both are needed for TLS")]
+    HalfTls(&'static str, &'static str),
+    /// Something that rests on a setting that is not there.
+    #[error("{0} needs {1}")]
+    Needs(&'static str, &'static str),
+    /// A public address without encryption.
+    #[error(
+        "edge.listen = {0} is not a loopback address and speaks no TLS; set edge.tls_cert and edge.tls_key, or \
+         edge.tls_by_proxy = true where a proxy in front encrypts"
+    )]
+    PlainText(SocketAddr),
     /// One session may take more than all together.
     #[error("store.session_mb = {0} is more than store.total_mb = {1}")]
     Store(u64, u64),

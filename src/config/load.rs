@@ -195,10 +195,11 @@ fn insert(table: &mut Table, key: &str, value: Value) {
 fn make_absolute(config: &mut Config) -> Result<(), ConfigError> {
     let runtimes = &mut config.runtimes;
     let runtimes = [runtimes.python.as_mut(), runtimes.javascript.as_mut(), runtimes.bash.as_mut()];
-    let auth = &mut config.auth;
+    let (edge, auth) = (&mut config.edge, &mut config.auth);
+    let tls = [edge.tls_cert.as_mut(), edge.tls_key.as_mut(), edge.tls_client_ca.as_mut()];
     let paths = [Some(&mut config.data_dir), auth.key_file.as_mut(), auth.revocations_file.as_mut()];
     // An empty path is that of a data directory without a place, which is told already.
-    for path in paths.into_iter().chain(runtimes).flatten().filter(|path| !path.as_os_str().is_empty()) {
+    for path in paths.into_iter().chain(tls).chain(runtimes).flatten().filter(|path| !path.as_os_str().is_empty()) {
         let absolute = std::path::absolute(&*path);
         *path = absolute.map_err(|source| ConfigError::Read { path: path.clone(), source })?;
     }
@@ -210,6 +211,7 @@ fn check_between(config: &Config) -> Vec<ConfigError> {
     if !config.edge.listen.ip().is_loopback() && config.auth.key_file.is_none() {
         faults.push(ConfigError::KeyNeeded(config.edge.listen));
     }
+    faults.extend(encryption::check(&config.edge));
     if config.store.session_mb > config.store.total_mb {
         faults.push(ConfigError::Store(config.store.session_mb, config.store.total_mb));
     }
@@ -239,6 +241,8 @@ pub(super) fn cut(mut text: String) -> String {
     }
     text
 }
+
+mod encryption;
 
 #[cfg(test)]
 mod tests;

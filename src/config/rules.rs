@@ -26,8 +26,6 @@ pub(super) enum Rule {
 }
 
 const DAY: i64 = 86_400;
-const NO_TLS: &str =
-    "this version speaks no TLS; put a proxy in front that does, and its host name into edge.allowed_hosts";
 
 const BACKEND: Rule = Rule::Word(&["native", "oci"]);
 const POLICY: Rule = Rule::Word(&["refuse", "warn", "record"]);
@@ -46,14 +44,19 @@ pub(super) const RULES: &[(&str, Rule)] = &[
     ("sessions.idle_timeout_s", Rule::Count(1, 30 * DAY)),
     ("sessions.idle_after_s", Rule::Count(1, 30 * DAY)),
     ("edge.listen", Rule::Address),
-    ("edge.tls_cert", Rule::Absent(NO_TLS)),
-    ("edge.tls_key", Rule::Absent(NO_TLS)),
+    ("edge.tls_cert", Rule::Text),
+    ("edge.tls_key", Rule::Text),
+    ("edge.tls_client_ca", Rule::Text),
+    ("edge.tls_by_proxy", Rule::Switch),
+    ("edge.redirect_listen", Rule::Address),
     ("edge.metrics_addr", Rule::Address),
     ("edge.allowed_hosts", Rule::List(is_host, "a list of host names such as \"repl.example\" or \"repl.example:8000\"")),
     ("edge.allowed_origins", Rule::List(is_origin, "a list of origins such as \"https://host:port\"")),
     ("edge.trusted_proxies", Rule::List(is_network, "a list of addresses or networks such as \"10.0.0.0/8\"")),
+    ("edge.proxy_protocol", Rule::Switch),
     ("edge.max_sockets_per_subject", Rule::Count(1, 100_000)),
     ("edge.header_timeout_s", Rule::Count(1, 300)),
+    ("edge.body_timeout_s", Rule::Count(1, 3600)),
     ("edge.drain_s", Rule::Count(0, 3600)),
     ("rate_limit.enabled", Rule::Switch),
     ("rate_limit.requests_per_minute", Rule::Count(1, 1_000_000_000)),

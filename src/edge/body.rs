@@ -1,7 +1,5 @@
 //! Request bodies: read whole under a limit and a deadline, then decoded with the wrong field named.
 
-use std::time::Duration;
-
 use bytes::Bytes;
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Request};
@@ -13,9 +11,6 @@ use serde::de::DeserializeOwned;
 
 use super::problem::Fault;
 use super::received::RequestBody;
-
-/// How long a body of JSON may take to arrive, and the next piece of any other.
-pub(super) const BODY_DEADLINE: Duration = Duration::from_secs(60);
 
 /// Reads a JSON body.
 ///
@@ -63,8 +58,9 @@ pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<Option<T>, Fau
 }
 
 async fn whole(body: &mut RequestBody) -> Result<Bytes, Fault> {
+    let patience = body.patience();
     let read = Limited::new(&mut *body, MAX_MESSAGE_BYTES).collect();
-    match tokio::time::timeout(BODY_DEADLINE, read).await {
+    match tokio::time::timeout(patience, read).await {
         Ok(Ok(collected)) => Ok(collected.to_bytes()),
         Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => Err(too_large()),
         Ok(Err(_)) => Err(Fault::invalid("the body broke off")),

@@ -46,7 +46,9 @@ impl Proxies {
         }
     }
 
-    fn trust(&self, address: IpAddr) -> bool {
+    /// Whether this is the address of one of them.
+    pub(super) fn trust(&self, address: IpAddr) -> bool {
+        let address = address.to_canonical();
         self.0.iter().any(|network| network.has(address))
     }
 

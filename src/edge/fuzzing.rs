@@ -16,7 +16,7 @@ use super::hosts::{Hosts, Origin};
 use super::problem::Fault;
 use super::query::{Query, unescape};
 use super::stream::Format;
-use super::{auth, body, capabilities, upgrade, validate};
+use super::{auth, body, capabilities, proxied, upgrade, validate};
 use crate::config::Sandbox;
 
 pub use super::files::fuzzing as files;
@@ -168,6 +168,15 @@ pub fn head(bytes: &[u8]) {
     }
     let _ = Format::asked(&headers);
     files::conditions(&headers);
+}
+
+/// What a proxy tells of its client: an address is read the same from a header that holds nothing else.
+pub fn proxied(bytes: &[u8]) {
+    let Ok(Some(client)) = proxied::parse(bytes) else { return };
+    let addresses: u8 = if client.is_ipv4() { 12 } else { 36 };
+    let mut shortest = bytes[..16 + usize::from(addresses)].to_vec();
+    shortest[14..16].copy_from_slice(&[0, addresses]);
+    assert_eq!(proxied::parse(&shortest).expect("it can be read"), Some(client));
 }
 
 fn split_head(bytes: &[u8]) -> (Uri, HeaderMap) {

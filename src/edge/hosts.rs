@@ -81,6 +81,17 @@ impl Hosts {
         Origin::Foreign
     }
 
+    /// Whether there are origins besides the server's own.
+    pub(super) fn has_origins(&self) -> bool {
+        !self.origins.is_empty()
+    }
+
+    /// Whether the page a request comes from is of one of those.
+    pub(super) fn lists_origin(&self, headers: &HeaderMap) -> bool {
+        let mut values = headers.get_all(ORIGIN).iter().map(|value| value.to_str().map(str::to_ascii_lowercase));
+        matches!((values.next(), values.next()), (Some(Ok(origin)), None) if self.origins.contains(&origin))
+    }
+
     fn answers_to(&self, host: &str, whole: &str, local: IpAddr) -> bool {
         let bare = host.trim_start_matches('[').trim_end_matches(']');
         let address = bare.parse::<IpAddr>().ok().map(|it| it.to_canonical());
@@ -88,6 +99,14 @@ impl Hosts {
             || address.is_some_and(|it| it.is_loopback() || it == local.to_canonical())
             || self.names.iter().any(|name| name == host || name == whole)
     }
+}
+
+/// Whether a request names no host but `localhost`. What a browser keeps of that name, it keeps for every server on the
+/// machine of its user.
+pub(super) fn is_localhost(uri: &Uri, headers: &HeaderMap) -> bool {
+    let header = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+    let host = uri.host().unwrap_or_else(|| header.split(':').next().unwrap_or_default());
+    host.eq_ignore_ascii_case("localhost")
 }
 
 #[cfg(test)]

@@ -2,8 +2,8 @@
 //! to know kernels, sandboxes and the store.
 //!
 //! ```text
-//! accept ─▶ router ─▶ auth ─▶ rest ────────────▶ session handle ─▶ answer, or stream
-//!              └────────────▶ upgrade ─▶ socket ─▶ session handle ⇄ log
+//! accept ─▶ tls ─▶ router ─▶ auth ─▶ rest ────────────▶ session handle ─▶ answer, or stream
+//!                     └────────────▶ upgrade ─▶ socket ─▶ session handle ⇄ log
 //! ```
 //!
 //! Draining is one token: nothing is accepted any more, sockets close with 1001, idle connections at once, and requests
@@ -14,6 +14,8 @@ mod audited;
 pub mod auth;
 mod body;
 pub mod capabilities;
+mod connection;
+mod cors;
 mod counted;
 mod environment;
 mod files;
@@ -22,35 +24,36 @@ mod forwarded;
 #[doc(hidden)]
 pub mod fuzzing;
 mod hosts;
+mod http2;
 mod limit;
 mod me;
 mod one_shot;
 mod problem;
+mod proxied;
 mod query;
 mod received;
+mod redirect;
 mod respond;
 mod rest;
 mod router;
 mod scrape;
 mod socket;
 mod stream;
+mod tls;
 mod upgrade;
 mod validate;
 
-use std::convert::Infallible;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
 use repltool_protocol::ids::SessionId;
 use repltool_protocol::rest::{Capabilities, SessionConfig};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::Instrument;
@@ -61,7 +64,9 @@ use self::forwarded::Proxies;
 use self::hosts::Hosts;
 use self::limit::Limits;
 use self::problem::Fault;
+pub use self::redirect::Redirect;
 use self::router::Routes;
+pub use self::tls::{Tls, TlsError};
 use crate::audit::Audit;
 use crate::config::RateLimit;
 use crate::metrics::Metrics;
@@ -74,6 +79,8 @@ const MAX_HEADER_BYTES: usize = 64 * 1024;
 const MAX_BUFFER_BYTES: usize = 128 * 1024;
 /// How long accepting rests when descriptors have run out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// How often it is told for as long as they are missing.
+const TELL_EVERY: Duration = Duration::from_secs(10);
 /// How long tasks that were told to stop may take to do so.
 const STOP_GRACE: Duration = Duration::from_secs(1);
 
@@ -82,16 +89,22 @@ const STOP_GRACE: Duration = Duration::from_secs(1);
 pub struct EdgeConfig {
     /// Host names that are answered besides those of loopback and the address of the listener.
     pub allowed_hosts: Vec<String>,
-    /// Origins whose pages may open sockets, besides the server's own.
+    /// Origins whose pages may open sockets and read answers, besides the server's own.
     pub allowed_origins: Vec<String>,
     /// Proxies whose forwarded addresses are believed: addresses, or networks as `address/bits`.
     pub trusted_proxies: Vec<String>,
+    /// Whether those proxies tell the address of a client before its first byte.
+    pub proxy_protocol: bool,
     /// How often a subject may ask, a peer may fail to log in, and a socket may speak.
     pub rates: RateLimit,
     /// Sockets of one subject at once; streams that wait for events count as such.
     pub max_sockets_per_subject: usize,
-    /// How long a connection may take to send the head of a request; idle connections too are closed after it.
+    /// What is shown to clients, where the listener speaks TLS; each connection takes what is there when it begins.
+    pub tls: Option<watch::Receiver<Tls>>,
+    /// How long a connection may take to begin, and to send the head of a request; idle connections are closed after it.
     pub header_timeout: Duration,
+    /// How long a body of JSON may take to arrive, and the next piece of any other.
+    pub body_timeout: Duration,
     /// The largest file that a client may write, in bytes.
     pub max_file_bytes: u64,
     /// Connections at once; beyond it clients wait in the listener's backlog. Sockets count.
@@ -134,6 +147,8 @@ struct Connection {
     shared: Arc<Shared>,
     peer: SocketAddr,
     local: IpAddr,
+    /// Whether by TLS.
+    encrypted: bool,
     _permit: OwnedSemaphorePermit,
 }
 
@@ -171,7 +186,7 @@ impl Edge {
         let accepting = async {
             while let Ok(permit) = connections.clone().acquire_owned().await {
                 let (stream, peer) = accept(&listener).await;
-                shared.tasks.spawn(connection(shared.clone(), stream, peer, permit));
+                shared.tasks.spawn(connection::serve(shared.clone(), stream, peer, permit));
             }
         };
         tokio::select! {
@@ -235,12 +250,16 @@ impl Shared {
 /// Accepts the next connection. What goes wrong with one of them is its own affair; what goes wrong with the process,
 /// as a rule that descriptors have run out, may pass.
 async fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
+    let mut next_word = Instant::now();
     loop {
         match listener.accept().await {
             Ok(accepted) => return accepted,
             Err(error) if is_of_the_peer(&error) => {}
             Err(error) => {
-                tracing::warn!(error = &error as &dyn std::error::Error, "no connection can be accepted now");
+                if Instant::now() >= next_word {
+                    tracing::warn!(error = &error as &dyn std::error::Error, "no connection can be accepted now");
+                    next_word = Instant::now() + TELL_EVERY;
+                }
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
@@ -250,51 +269,4 @@ async fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
 fn is_of_the_peer(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted};
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted)
-}
-
-async fn connection(shared: Arc<Shared>, stream: TcpStream, peer: SocketAddr, permit: OwnedSemaphorePermit) {
-    let local = match prepare(&stream) {
-        Ok(local) => local,
-        Err(error) => {
-            tracing::debug!(error = &error as &dyn std::error::Error, "a connection was gone at once");
-            return;
-        }
-    };
-    let (config, drain, stop) = (shared.config.clone(), shared.drain.clone(), shared.stop.clone());
-    let connection = Arc::new(Connection { shared, peer, local, _permit: permit });
-    let service = service_fn(move |request| {
-        let connection = connection.clone();
-        async move { Ok::<_, Infallible>(router::answer(connection, request).await) }
-    });
-    let served = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(config.header_timeout)
-        .max_header_size(MAX_HEADER_BYTES)
-        .max_buf_size(MAX_BUFFER_BYTES)
-        .serve_connection(TokioIo::new(stream), service)
-        .with_upgrades();
-    let mut served = std::pin::pin!(served);
-    let ended = tokio::select! {
-        ended = served.as_mut() => ended,
-        () = drain.cancelled() => {
-            served.as_mut().graceful_shutdown();
-            tokio::select! {
-                ended = served.as_mut() => ended,
-                () = stop.cancelled() => return,
-            }
-        }
-    };
-    if let Err(error) = ended {
-        tracing::debug!(error = &error as &dyn std::error::Error, %peer, "a connection broke off");
-    }
-}
-
-/// Small messages leave at once, and a peer that vanished without a word is found out by the kernel.
-fn prepare(stream: &TcpStream) -> io::Result<IpAddr> {
-    stream.set_nodelay(true)?;
-    rustix::net::sockopt::set_socket_keepalive(stream, true)?;
-    rustix::net::sockopt::set_tcp_keepidle(stream, Duration::from_secs(60))?;
-    rustix::net::sockopt::set_tcp_keepintvl(stream, Duration::from_secs(20))?;
-    rustix::net::sockopt::set_tcp_keepcnt(stream, 3)?;
-    Ok(stream.local_addr()?.ip())
 }

@@ -25,16 +25,23 @@ pub(super) struct RequestBody {
     incoming: Option<Incoming>,
     /// The client waits to be told to send it, and nobody has asked for it yet.
     is_held_back: bool,
+    /// How long it may take to arrive.
+    patience: Duration,
     /// Where the rest is read away.
     tasks: TaskTracker,
 }
 
 impl RequestBody {
     /// Takes over the body of a request.
-    pub(super) fn of(request: Request<Incoming>, tasks: TaskTracker) -> Request<Self> {
+    pub(super) fn of(request: Request<Incoming>, patience: Duration, tasks: TaskTracker) -> Request<Self> {
         let expected = request.headers().get(EXPECT);
         let is_held_back = expected.is_some_and(|it| it.as_bytes().eq_ignore_ascii_case(b"100-continue"));
-        request.map(|incoming| Self { incoming: Some(incoming), is_held_back, tasks })
+        request.map(|incoming| Self { incoming: Some(incoming), is_held_back, patience, tasks })
+    }
+
+    /// How long one of JSON may take to arrive, and the next piece of any other.
+    pub(super) fn patience(&self) -> Duration {
+        self.patience
     }
 }
 

@@ -14,12 +14,13 @@ use tokio::time::Instant;
 use tracing::Instrument;
 
 use super::auth::{self, AuthError, Principal, Scope, Tenure};
+use super::cors::Page;
 use super::limit::Visit;
 use super::problem::Fault;
 use super::query::Query;
 use super::received::RequestBody;
 use super::respond::{self, Answer};
-use super::{Connection, Shared, assets, capabilities, counted, files, me, one_shot, rest, scrape, upgrade};
+use super::{Connection, Shared, assets, capabilities, counted, files, hosts, me, one_shot, rest, scrape, upgrade};
 use crate::metrics::labels::problem;
 use crate::session::SessionHandle;
 
@@ -216,16 +217,23 @@ impl Call {
     }
 }
 
+/// A new name for a request.
+pub(super) fn request_id() -> String {
+    format!("{:032x}", rand::random::<u128>())
+}
+
 /// Answers one request, whatever it is.
 pub(super) async fn answer(connection: Arc<Connection>, request: Request<Incoming>) -> Answer {
-    let (request_id, begun) = (new_request_id(), Instant::now());
+    let (request_id, begun) = (request_id(), Instant::now());
     let (metrics, method) = (connection.shared.metrics.clone(), counted::method(request.method()));
+    let page = Page::of(&connection.shared.hosts, &request);
+    let keep_to_tls = connection.encrypted && !hosts::is_localhost(request.uri(), request.headers());
     let client = connection.shared.proxies.client(connection.peer.ip(), request.headers());
     let mut visit = Visit::new(client);
     (visit.noted.request_id, visit.noted.method) = (request_id.clone(), request.method().clone());
     let audited = connection.clone();
     let span = tracing::info_span!("request", %request_id, peer = %client, session = tracing::field::Empty);
-    let request = RequestBody::of(request, connection.shared.tasks.clone());
+    let request = RequestBody::of(request, connection.shared.config.body_timeout, connection.shared.tasks.clone());
     let routed = route(connection, request, &mut visit).instrument(span.clone()).await;
     if let Err(fault) = &routed {
         audited.shared.audited.refused(&visit, fault).await;
@@ -238,6 +246,10 @@ pub(super) async fn answer(connection: Arc<Connection>, request: Request<Incomin
     });
     visit.finish(answer.headers_mut());
     respond::finish(&mut answer, &request_id);
+    page.finish(&mut answer);
+    if keep_to_tls {
+        respond::keep_to_tls(&mut answer);
+    }
     let (route, status, took) = (visit.route(), answer.status().as_u16(), begun.elapsed());
     span.in_scope(|| tracing::debug!(route, method, status, ?took, "answered"));
     metrics.answered(route, method, status, took);
@@ -249,11 +261,6 @@ pub(super) fn note_session(id: &str) {
     if let Ok(id) = SessionId::from_str(id) {
         tracing::Span::current().record("session", tracing::field::display(&id));
     }
-}
-
-/// A name for a request, on its answer and in the log.
-pub(super) fn new_request_id() -> String {
-    format!("{:032x}", rand::random::<u128>())
 }
 
 async fn route(connection: Arc<Connection>, request: Request<RequestBody>, visit: &mut Visit) -> Result<Answer, Fault> {

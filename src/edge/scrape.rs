@@ -18,11 +18,12 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::auth::{self, AuthError, Scope};
+use super::connection::prepare;
 use super::limit::Visit;
 use super::problem::Fault;
 use super::respond::{self, Answer};
 use super::router::{self, Call, Endpoint};
-use super::{Connection, Edge, Shared, accept, counted, prepare};
+use super::{Connection, Edge, Shared, accept, counted};
 
 /// Where metrics are, on both addresses.
 const PATH: &str = "/metrics";
@@ -78,7 +79,7 @@ async fn connection(
 ) {
     let Ok(local) = prepare(&stream) else { return };
     let header_timeout = shared.config.header_timeout;
-    let connection = Arc::new(Connection { shared, peer, local, _permit: permit });
+    let connection = Arc::new(Connection { shared, peer, local, encrypted: false, _permit: permit });
     let service = service_fn(move |request| {
         let connection = connection.clone();
         async move { Ok::<_, Infallible>(answer(&connection, &request, scope)) }
@@ -93,7 +94,7 @@ async fn connection(
 }
 
 fn answer(connection: &Connection, request: &Request<Incoming>, scope: Option<Scope>) -> Answer {
-    let (request_id, begun) = (router::new_request_id(), Instant::now());
+    let (request_id, begun) = (router::request_id(), Instant::now());
     let mut visit = Visit::new(connection.peer.ip());
     let span = tracing::info_span!("request", %request_id, peer = %connection.peer.ip());
     let scraped = span.in_scope(|| scrape(connection, request, scope, &mut visit));

@@ -29,7 +29,6 @@ use repltool_protocol::codec::encode_notice;
 use repltool_protocol::frame::Notice;
 use repltool_protocol::ids::Seq;
 use repltool_protocol::rest::MAX_MESSAGE_BYTES;
-use tokio::net::TcpStream;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Error as WsError, Message, Utf8Bytes};
@@ -43,6 +42,7 @@ use self::renewal::lapsed;
 use self::source::Source;
 use super::Connection;
 use super::auth::Principal;
+use super::connection::Transport;
 use super::limit::{Meter, Place};
 use crate::session::log::{Item, LogError};
 use crate::session::{End, SessionHandle};
@@ -60,7 +60,7 @@ const LAST_COMMANDS: Duration = Duration::from_secs(3);
 /// Answers that the peer has not taken yet, in bytes; beyond it the peer is not listened to, and waits.
 const MAX_OWED_BYTES: usize = 64 * 1024;
 
-type Wire = WebSocketStream<TcpStream>;
+type Wire = WebSocketStream<Transport>;
 
 /// A session, and who attaches to it.
 #[derive(Debug)]
@@ -78,7 +78,7 @@ pub(super) struct Attachment {
 }
 
 /// Serves a socket until the session or the token ends, the server drains, or the peer goes away.
-pub(super) async fn serve(connection: &Connection, stream: TcpStream, early: Bytes, attachment: &Attachment) {
+pub(super) async fn serve(connection: &Connection, stream: Transport, early: Bytes, attachment: &Attachment) {
     let session = &attachment.handle.identity().id;
     tracing::debug!(%session, subject = attachment.principal.subject, "a socket is attached");
     let _open = connection.shared.metrics.socket();
@@ -91,7 +91,7 @@ pub(super) async fn serve(connection: &Connection, stream: TcpStream, early: Byt
     let _ = tokio::join!(closing::close(wire, ending), tokio::time::timeout(LAST_COMMANDS, carried_out));
 }
 
-async fn wire(stream: TcpStream, early: Bytes) -> Wire {
+async fn wire(stream: Transport, early: Bytes) -> Wire {
     let config = WebSocketConfig::default()
         .read_buffer_size(READ_BUFFER_BYTES)
         .write_buffer_size(BATCH_BYTES)

@@ -17,11 +17,11 @@ use repltool_protocol::rest::capabilities::ModeSupport;
 use repltool_protocol::rest::{Language, ProblemCode, SandboxMode, SessionConfig};
 use serde::de::DeserializeOwned;
 use serde::de::value::{Error as ValueError, StrDeserializer};
-use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tracing::Instrument;
 
 use super::auth::{self, AuthError, Principal, Scope};
+use super::connection::Transport;
 use super::hosts::Origin;
 use super::limit::Visit;
 use super::problem::Fault;
@@ -91,7 +91,7 @@ pub(super) async fn upgrade(
     Ok(switching(offer.accept))
 }
 
-async fn serve(connection: &Connection, stream: TcpStream, early: Bytes, outcome: Result<Attachment, Fault>) {
+async fn serve(connection: &Connection, stream: Transport, early: Bytes, outcome: Result<Attachment, Fault>) {
     let shared = &connection.shared;
     let served = async {
         match outcome {
@@ -229,8 +229,8 @@ fn switching(accept: HeaderValue) -> Answer {
 }
 
 /// The connection itself, free of the server that parsed its first request, and what that had read beyond it.
-fn raw(upgraded: hyper::upgrade::Upgraded) -> Result<(TcpStream, Bytes), String> {
-    match upgraded.downcast::<TokioIo<TcpStream>>() {
+fn raw(upgraded: hyper::upgrade::Upgraded) -> Result<(Transport, Bytes), String> {
+    match upgraded.downcast::<TokioIo<Transport>>() {
         Ok(parts) => Ok((parts.io.into_inner(), parts.read_buf)),
         Err(_) => Err("the connection is of another kind".into()),
     }

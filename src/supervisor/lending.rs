@@ -1,13 +1,15 @@
-//! The operator's files that say who is let in: read, watched, and lent to each gateway.
+//! The operator's files that say who is let in, and what the listener shows: read, watched, and lent to each gateway.
 //!
 //! What is in them is checked by whoever named them, when they are read; here they are bytes. One that is changed is read
-//! within a second. One that is bad is told of once, and what was good before it stays in force.
+//! within a second; those that belong together, once two looks saw the same. What is bad is told of once, and what was good
+//! before it stays in force.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 use zeroize::Zeroizing;
 
@@ -16,32 +18,49 @@ use crate::config::Config;
 
 /// How often files are looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Before what was lent is good no longer, from when on and how often it is told.
+const SOON: SignedDuration = SignedDuration::from_hours(14 * 24);
+const TELL_EVERY: Duration = Duration::from_secs(24 * 3600);
 
-/// What a file says, checked.
-pub type Content = (Lent, Zeroizing<Vec<u8>>);
-/// What a gateway is sent of it.
+/// What files say, checked.
+#[derive(Debug)]
+pub struct Content {
+    /// What it is.
+    pub what: Lent,
+    /// What a gateway gets.
+    pub bytes: Zeroizing<Vec<u8>>,
+    /// Until when it is good; none: for ever.
+    pub good_until: Option<Timestamp>,
+}
+
+/// What a gateway is sent of them.
 pub type Loan = (Lent, OwnedFd);
 
-/// A file to lend.
+/// Something to lend.
 #[derive(Debug)]
 pub struct Source {
-    /// Where it is looked at for changes; none: it has none.
-    pub path: Option<PathBuf>,
-    /// Reads and checks it.
+    /// The files that are looked at for changes.
+    pub paths: Vec<PathBuf>,
+    /// Reads and checks them.
     pub read: fn(&Config) -> anyhow::Result<Content>,
 }
 
-/// All of them, each as it was when it was good last.
+/// All of it, each as it was when it was good last.
 pub(super) struct Lending {
-    files: Vec<LentFile>,
+    things: Vec<Thing>,
     looked_at: Instant,
 }
 
-struct LentFile {
+struct Thing {
     source: Source,
-    seen: Option<Stamp>,
+    /// Of the files that were taken, or refused.
+    known: Vec<Option<Stamp>>,
+    /// Of the last look.
+    seen: Vec<Option<Stamp>>,
     what: Lent,
     memory: OwnedFd,
+    good_until: Option<Timestamp>,
+    next_word: Instant,
 }
 
 /// What tells one state of a file from another.
@@ -59,13 +78,13 @@ impl Lending {
     /// # Errors
     /// The first one that is not good.
     pub(super) fn new(sources: Vec<Source>, config: &Config) -> anyhow::Result<Self> {
-        let files = sources.into_iter().map(|source| LentFile::read(source, config)).collect::<Result<_, _>>()?;
-        Ok(Self { files, looked_at: Instant::now() })
+        let things = sources.into_iter().map(|source| Thing::read(source, config)).collect::<Result<_, _>>()?;
+        Ok(Self { things, looked_at: Instant::now() })
     }
 
     /// What a new gateway is to have.
     pub(super) fn all(&self) -> Vec<Loan> {
-        self.files.iter().filter_map(LentFile::loan).collect()
+        self.things.iter().filter_map(Thing::loan).collect()
     }
 
     /// What has changed since it was looked at last. Looks at nothing if that was a moment ago.
@@ -74,46 +93,65 @@ impl Lending {
             return Vec::new();
         }
         self.looked_at = Instant::now();
-        let news = self.files.iter_mut().filter_map(|file| {
-            let stamp = stamp(file.source.path.as_deref());
-            let is_new = stamp != file.seen;
-            (is_new && file.renew(stamp, config)).then(|| file.loan()).flatten()
+        let news = self.things.iter_mut().filter_map(|thing| {
+            thing.warn();
+            (thing.has_changed() && thing.renew(config)).then(|| thing.loan()).flatten()
         });
         news.collect()
     }
 
-    /// Reads all of them, changed or not.
+    /// Reads all of it, changed or not.
     pub(super) fn reload(&mut self, config: &Config) -> Vec<Loan> {
-        for file in &mut self.files {
-            file.renew(stamp(file.source.path.as_deref()), config);
+        for thing in &mut self.things {
+            thing.seen = stamps(&thing.source.paths);
+            thing.renew(config);
         }
         self.all()
     }
 }
 
-impl LentFile {
+impl Thing {
     fn read(source: Source, config: &Config) -> anyhow::Result<Self> {
         // Looked at before it is read: what changes in between is seen the next time.
-        let seen = stamp(source.path.as_deref());
-        let (what, bytes) = (source.read)(config)?;
-        Ok(Self { source, seen, what, memory: lend(&bytes)? })
+        let known = stamps(&source.paths);
+        let Content { what, bytes, good_until } = (source.read)(config)?;
+        let (seen, memory) = (known.clone(), lend(&bytes)?);
+        Ok(Self { source, known, seen, what, memory, good_until, next_word: Instant::now() })
     }
 
-    /// Reads it again; says whether it is good.
-    fn renew(&mut self, seen: Option<Stamp>, config: &Config) -> bool {
-        self.seen = seen;
-        let read = (self.source.read)(config).and_then(|(what, bytes)| Ok((what, lend(&bytes)?)));
+    /// Looks. Several files are written one after the other: they have changed once they rest again.
+    fn has_changed(&mut self) -> bool {
+        let before = std::mem::replace(&mut self.seen, stamps(&self.source.paths));
+        self.seen != self.known && (self.seen == before || self.seen.len() == 1)
+    }
+
+    /// Reads it again, as it was seen; says whether it is good.
+    fn renew(&mut self, config: &Config) -> bool {
+        self.known.clone_from(&self.seen);
+        let read = (self.source.read)(config).and_then(|content| Ok((lend(&content.bytes)?, content)));
         match read {
-            Ok((what, memory)) => {
-                tracing::info!(?what, path = ?self.source.path, "a changed file is in force");
-                (self.what, self.memory) = (what, memory);
+            Ok((memory, Content { what, good_until, .. })) => {
+                tracing::info!(?what, paths = ?self.source.paths, "what has changed is in force");
+                (self.what, self.memory, self.good_until) = (what, memory, good_until);
+                self.next_word = Instant::now();
                 true
             }
             Err(error) => {
-                tracing::error!("a changed file is not taken, and what it said before stays in force: {error:#}");
+                tracing::error!(what = ?self.what, "what has changed is not taken, and what was there before stays in force: {error:#}");
                 false
             }
         }
+    }
+
+    /// Tells of an end that comes near.
+    fn warn(&mut self) {
+        let Some(good_until) = self.good_until else { return };
+        let now = Instant::now();
+        if now < self.next_word || good_until.duration_since(Timestamp::now()) > SOON {
+            return;
+        }
+        self.next_word = now + TELL_EVERY;
+        tracing::warn!(%good_until, what = ?self.what, paths = ?self.source.paths, "it expires soon; put a new one in its place");
     }
 
     fn loan(&self) -> Option<Loan> {
@@ -127,8 +165,12 @@ impl LentFile {
     }
 }
 
-fn stamp(path: Option<&Path>) -> Option<Stamp> {
-    let metadata = std::fs::metadata(path?).ok()?;
+fn stamps(paths: &[PathBuf]) -> Vec<Option<Stamp>> {
+    paths.iter().map(|path| stamp(path)).collect()
+}
+
+fn stamp(path: &Path) -> Option<Stamp> {
+    let metadata = std::fs::metadata(path).ok()?;
     Some(Stamp {
         file: (metadata.dev(), metadata.ino()),
         size: metadata.size(),
@@ -149,7 +191,7 @@ mod tests {
         let mut text = String::new();
         std::fs::File::open(config.data_dir.join("file"))?.read_to_string(&mut text)?;
         anyhow::ensure!(text.starts_with("good"), "it is bad");
-        Ok((Lent::PublicKeys, Zeroizing::new(text.into_bytes())))
+        Ok(Content { what: Lent::PublicKeys, bytes: Zeroizing::new(text.into_bytes()), good_until: None })
     }
 
     fn texts(loans: Vec<Loan>) -> Vec<String> {
@@ -166,7 +208,7 @@ mod tests {
             std::fs::write(folder.path().join("new"), text).unwrap();
             std::fs::rename(folder.path().join("new"), &path).unwrap();
         };
-        let source = || Source { path: Some(path.clone()), read };
+        let source = || Source { paths: vec![path.clone()], read };
         assert!(Lending::new(vec![source()], &config).is_err(), "there is none");
         write("good 1");
         let mut lending = Lending::new(vec![source()], &config).unwrap();

@@ -45,7 +45,8 @@ pub struct SandboxId(pub u64);
 /// What the supervisor tells the gateway.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum ToGateway {
-    /// The first message, with the listening socket, the page of [`crate::metrics::standing`], and a socket for metrics or none.
+    /// The first message. Its descriptors: the listening socket, the page of [`crate::metrics::standing`], then those that
+    /// [`Welcome::sockets`] names.
     Welcome(Box<Welcome>),
     /// A sandbox that lives on from before the gateway was started; its descriptors are those of [`SandboxFds`].
     Handover(Held),
@@ -104,6 +105,8 @@ pub enum Lent {
     PublicKeys,
     /// The list of those that are let in no longer.
     Revocations,
+    /// What a listener with TLS shows: [`crate::certificates::Files::pack`].
+    Certificate,
 }
 
 /// Calls of one kind that a sandbox was refused, one after the other.
@@ -136,6 +139,17 @@ pub struct Welcome {
     pub sealed: Option<Seal>,
     /// Whether it is the first gateway of this server.
     pub is_first: bool,
+    /// What came beside the listening socket and the page, in this order.
+    pub sockets: Vec<Socket>,
+}
+
+/// A socket that not every server has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Socket {
+    /// It sends clients to the one that speaks TLS.
+    Redirect,
+    /// Metrics are served on it.
+    Metrics,
 }
 
 /// How the gateway reaches the part of the data directory that is its own.

@@ -58,6 +58,8 @@ pub struct Parts {
     pub config: Config,
     /// The bound socket of the API.
     pub listener: std::net::TcpListener,
+    /// The bound socket that sends clients there.
+    pub redirect: Option<std::net::TcpListener>,
     /// The bound socket of metrics; none: they are not served on an address of their own.
     pub metrics: Option<std::net::TcpListener>,
     /// What can be run.
@@ -66,7 +68,7 @@ pub struct Parts {
     pub containers: Vec<(SandboxMode, sandbox::oci::Runtime)>,
     /// The walls of a sandbox that this host gives.
     pub isolation: Report,
-    /// The files that say who is let in.
+    /// The files that say who is let in, and what the listener shows.
     pub sources: Vec<Source>,
     /// The part of the data directory that belongs to the gateway.
     pub store: StoreRoot,
@@ -168,6 +170,7 @@ impl Supervisor {
     }
 
     fn start_gateway(&mut self) -> Result<(), SupervisorError> {
+        let (fds, sockets) = self.welcome_fds()?;
         let welcome = Welcome {
             version: VERSION,
             config: self.parts.config.clone(),
@@ -177,9 +180,10 @@ impl Supervisor {
             isolation: self.parts.isolation.clone(),
             sealed: self.sealing.last(),
             is_first: self.sealing.is_first_gateway(),
+            sockets,
         };
         let mut gateway = Gateway::start()?;
-        gateway.send(&ToGateway::Welcome(Box::new(welcome)), self.welcome_fds()?);
+        gateway.send(&ToGateway::Welcome(Box::new(welcome)), fds);
         gateway.lend(self.lending.all());
         gateway.hand_over(self.sandboxes.held());
         gateway.flush(&self.sandboxes);
@@ -200,7 +204,10 @@ impl Supervisor {
                     gateway.adopted(sandbox, &self.sandboxes);
                 }
             }
-            ToSupervisor::Serving => tracing::info!(listen = ?self.listen(), "serving"),
+            ToSupervisor::Serving => {
+                let redirect = self.parts.redirect.as_ref().and_then(|it| it.local_addr().ok());
+                tracing::info!(listen = ?self.listen(), redirect = redirect.map(tracing::field::display), "serving");
+            }
             ToSupervisor::Create(create) => self.create(&create),
             ToSupervisor::Kill(sandbox) => self.sandboxes.kill(sandbox),
             ToSupervisor::LetGo(sandbox) => self.sandboxes.let_go(sandbox),

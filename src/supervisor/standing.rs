@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::link::Socket;
 use super::{Supervisor, SupervisorError};
 use crate::metrics::standing::{Page, Standing, Used};
 
@@ -29,8 +30,8 @@ impl Reporter {
 
 impl Supervisor {
     /// The descriptors that go with the welcome of one more gateway: the listening socket, the page of what the
-    /// supervisor tells, and the socket for metrics, if there is one.
-    pub(super) fn welcome_fds(&mut self) -> Result<Vec<OwnedFd>, SupervisorError> {
+    /// supervisor tells, and the sockets that not every server has, with what they are.
+    pub(super) fn welcome_fds(&mut self) -> Result<(Vec<OwnedFd>, Vec<Socket>), SupervisorError> {
         self.reporter.gateway_starts += 1;
         self.reporter.due = Instant::now();
         let copy = |listener: &std::net::TcpListener| {
@@ -38,8 +39,15 @@ impl Supervisor {
             Ok::<_, SupervisorError>(OwnedFd::from(copy))
         };
         let page = self.reporter.page.reader().map_err(|e| SupervisorError::Io("open of the page", e))?;
-        let metrics = self.parts.metrics.as_ref().map(copy).transpose()?;
-        Ok([copy(&self.parts.listener)?, page].into_iter().chain(metrics).collect())
+        let mut fds = vec![copy(&self.parts.listener)?, page];
+        let mut sockets = Vec::new();
+        for (socket, listener) in [(Socket::Redirect, &self.parts.redirect), (Socket::Metrics, &self.parts.metrics)] {
+            if let Some(listener) = listener {
+                fds.push(copy(listener)?);
+                sockets.push(socket);
+            }
+        }
+        Ok((fds, sockets))
     }
 
     /// Writes the page, if it is time to.

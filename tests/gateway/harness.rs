@@ -18,6 +18,7 @@ mod events;
 mod processes;
 pub mod signer;
 mod terminal;
+pub mod tls;
 mod usable;
 
 pub use binary::binary_as;
@@ -38,6 +39,8 @@ pub enum As {
     Me,
     /// Nobody in particular: needs tests that run as root.
     OrdinaryUser,
+    /// The user of the tests, with no more open files than one session needs.
+    FewFiles,
     /// Root in what is like a stock container: needs tests that run as root.
     Container,
 }
@@ -49,11 +52,14 @@ pub struct Server {
     pub dir: TempDir,
     user: As,
     settings: String,
-    environment: &'static [(&'static str, &'static str)],
+    environment: Environment,
 }
 
+/// Variables of a server.
+type Environment = &'static [(&'static str, &'static str)];
+
 /// Programs of tests look around with modules that `standard` refuses.
-pub const LENIENT: &[(&str, &str)] = &[("REPLTOOL_SANDBOX__STANDARD__POLICY", "record")];
+pub const LENIENT: Environment = &[("REPLTOOL_SANDBOX__STANDARD__POLICY", "record")];
 
 impl Server {
     /// A server with the defaults, but that it lets programs import what they like.
@@ -80,23 +86,24 @@ impl Server {
     }
 
     /// A server with these variables, and else as it is shipped.
-    pub async fn start_with_variables(variables: &'static [(&'static str, &'static str)]) -> Self {
+    pub async fn start_with_variables(variables: Environment) -> Self {
         let dir = tempfile::Builder::new().prefix("repltool-test-").tempdir().expect("a directory for the server");
         Self::start_in(dir, As::Me, "", variables).await
     }
 
-    async fn start_in(
-        dir: TempDir,
-        user: As,
-        settings: &str,
-        environment: &'static [(&'static str, &'static str)],
-    ) -> Self {
+    async fn start_in(dir: TempDir, user: As, settings: &str, environment: Environment) -> Self {
+        let server = Self::launch(dir, user, settings, environment).await;
+        server.until_ready().await;
+        server
+    }
+
+    async fn launch(dir: TempDir, user: As, settings: &str, environment: Environment) -> Self {
         let config = dir.path().join("repltool.toml");
         std::fs::write(&config, settings).expect("the configuration is written");
         let data = dir.path().join("data");
         let mut command = match user {
             As::OrdinaryUser => as_nobody(&within_reach(dir.path())),
-            As::Me | As::Container => binary_as(user),
+            As::Me | As::FewFiles | As::Container => binary_as(user),
         };
         command
             .args(["serve", "--listen", "127.0.0.1:0"])
@@ -118,7 +125,6 @@ impl Server {
         })
         .await
         .clone_into(&mut server.url);
-        server.until_ready().await;
         server
     }
 
@@ -131,12 +137,12 @@ impl Server {
     /// A client with the local token, which has every scope but `admin`.
     pub fn client(&self) -> Client {
         let token = std::fs::read_to_string(self.data().join("token")).expect("the server wrote its token");
-        Client::new(&self.url, Some(&token)).expect("a client")
+        self.client_with(&token)
     }
 
     /// A client for somebody.
     pub fn client_of(&self, subject: &str, scope: &str) -> Client {
-        Client::new(&self.url, Some(&self.token(subject, scope, "1h"))).expect("a client")
+        self.client_with(&self.token(subject, scope, "1h"))
     }
 
     /// A token, by `repltool token`.

@@ -62,6 +62,18 @@ mod lowered;
 /// Limits on clients: requests, failed logins, messages, sessions and sockets at once.
 mod rates;
 
+/// TLS: the version, the certificate and its renewal, certificates of clients, and what is no TLS.
+mod tls;
+
+/// The listener in plain text that sends clients to the encrypted one.
+mod redirect;
+
+/// Proxies that tell the address of a client before its first byte.
+mod proxied;
+
+/// HTTP/2: many streams, its limits, and sockets beside it.
+mod http2;
+
 /// Web pages: their origin, the host they believe to speak to, the token that they cannot put into a header.
 mod pages;
 
@@ -73,6 +85,9 @@ mod http;
 
 /// HTTP connections: one request after the other, several at once, and what is no request.
 mod connections;
+
+/// Peers that are slow, silent or many, and requests in disguise: each costs its own connection and nobody else's.
+mod robust;
 
 /// Requests that are told to wait with their body, that are too large, or that are refused before they are read.
 mod bodies;

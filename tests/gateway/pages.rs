@@ -4,7 +4,7 @@ use repltool_protocol::rest::ProblemCode;
 use serde_json::json;
 
 use super::harness::{As, Server, python};
-use super::wire::{ask, bearer, exchange, local_token, open};
+use super::wire::{Reply, ask, bearer, exchange, local_token, open};
 
 const ALLOWED: &str = "https://ide.example";
 
@@ -132,5 +132,57 @@ async fn another_host_is_not_answered() {
         let request = format!("GET /readyz HTTP/1.1\r\n{hosts}connection: close\r\n\r\n");
         let answer = String::from_utf8(exchange(&server, request.as_bytes()).await).expect("text");
         assert!(answer.starts_with("HTTP/1.1 400 "), "{hosts}: {answer}");
+    }
+}
+
+/// The headers of an answer by which a browser lets a page read it.
+fn allowed(reply: &Reply) -> Vec<(&str, &str)> {
+    let mut found: Vec<_> = reply
+        .headers
+        .iter()
+        .filter(|(name, _)| name.as_str().starts_with("access-control-"))
+        .map(|(name, value)| (name.as_str(), value.to_str().expect("text")))
+        .collect();
+    found.sort_unstable();
+    found
+}
+
+#[tokio::test]
+async fn a_listed_page_reads_answers_and_no_other_page_does() {
+    let server = server().await;
+    let token = bearer(&local_token(&server));
+    let wanted = ("access-control-request-method", "POST");
+    for path in ["/api/v1/sessions", "/api/v1/sessions/abcdefgh/execute"] {
+        let reply = ask(&server, "OPTIONS", path, &[("origin", ALLOWED), wanted], b"").await;
+        let headers = "authorization, content-type, if-match, if-none-match, last-event-id, range";
+        let expected = [
+            ("access-control-allow-headers", headers),
+            ("access-control-allow-methods", "GET, HEAD, POST, PUT, DELETE"),
+            ("access-control-allow-origin", ALLOWED),
+            ("access-control-max-age", "600"),
+        ];
+        assert_eq!((reply.status, &allowed(&reply)[..]), (204, &expected[..]), "{reply:?}");
+    }
+    let exposed =
+        "content-disposition, content-range, etag, location, ratelimit, ratelimit-policy, retry-after, x-request-id";
+    for (token, status) in [(token.as_str(), 200), ("Bearer a.b.c", 401)] {
+        let headers = [("origin", ALLOWED), ("authorization", token)];
+        let reply = ask(&server, "GET", "/api/v1/sessions", &headers, b"").await;
+        let expected = [("access-control-allow-origin", ALLOWED), ("access-control-expose-headers", exposed)];
+        assert_eq!((reply.status, &allowed(&reply)[..]), (status, &expected[..]), "a refusal is read too: {reply:?}");
+        assert_eq!(reply.header("vary"), "origin");
+    }
+    for origin in ["https://evil.example", "null", "*", "https://ide.example.evil.example", "http://ide.example", ""] {
+        for (method, more) in [("OPTIONS", wanted), ("GET", ("authorization", token.as_str()))] {
+            let reply = ask(&server, method, "/api/v1/sessions", &[("origin", origin), more], b"").await;
+            assert_eq!(allowed(&reply), [], "{origin}: {reply:?}");
+            assert_eq!(reply.header("vary"), "origin");
+        }
+    }
+    let both = [("origin", ALLOWED), ("origin", "https://evil.example")];
+    assert_eq!(allowed(&ask(&server, "GET", "/readyz", &both, b"").await), []);
+    let closed = Server::start().await;
+    for origin in [ALLOWED, &closed.url] {
+        assert_eq!(allowed(&ask(&closed, "GET", "/readyz", &[("origin", origin)], b"").await), []);
     }
 }

@@ -140,7 +140,7 @@ async fn check_looks_at_the_files_that_are_named_and_starts_nothing() {
     std::fs::write(&key, [b'k'; 48]).expect("the key is written");
     std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o644)).expect("its mode is set");
     let settings = format!(
-        "edge.listen = '0.0.0.0:0'\nauth.key_file = '{}'\nruntimes.python = '/bin/true'\nruntimes.bash = '/none'\n",
+        "edge.listen = '0.0.0.0:0'\nedge.tls_by_proxy = true\nauth.key_file = '{}'\nruntimes.python = '/bin/true'\nruntimes.bash = '/none'\n",
         key.display()
     );
     std::fs::write(&folder.file, settings).expect("the file is written");
@@ -158,7 +158,8 @@ async fn check_looks_at_the_files_that_are_named_and_starts_nothing() {
     assert!(matches!(&told[..], [line] if line.contains("can be written by others")), "{told:?}");
 
     std::fs::set_permissions(&folder.file, std::fs::Permissions::from_mode(0o600)).expect("its mode is set");
-    let settings = format!("edge.listen = '0.0.0.0:0'\nauth.key_file = '{}'\n", key.display());
+    let settings =
+        format!("edge.listen = '0.0.0.0:0'\nedge.tls_by_proxy = true\nauth.key_file = '{}'\n", key.display());
     std::fs::write(&folder.file, settings).expect("the file is written");
     let checked = folder.repltool(&["config", "check"], &[]).await;
     assert_eq!((checked.status.code(), checked.stderr.len()), (Some(0), 0), "{checked:?}");

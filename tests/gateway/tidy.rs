@@ -13,6 +13,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "cli",
         &[
+            "certificates",
             "client",
             "audit",
             "config",
@@ -27,6 +28,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("client", &[]),
     ("config", &[]),
     ("keys", &[]),
+    ("certificates", &["keys"]),
     ("telemetry", &["config"]),
     ("edge", &["session", "audit", "metrics", "config", "keys::KeyFile"]),
     // Of the supervisor a session sees the handle and the messages, by which it asks for sandboxes, and how both count.
@@ -61,6 +63,9 @@ const CRATES: &[(&str, &[&str])] = &[
     ("http", &["edge", "client"]),
     ("http_body_util", &["edge", "client"]),
     ("tokio_tungstenite", &["edge", "client"]),
+    ("rustls", &["certificates", "edge", "client"]),
+    ("tokio_rustls", &["edge", "client"]),
+    ("x509_parser", &["certificates"]),
     ("matchit", &["edge"]),
     ("rust_embed", &["edge"]),
     ("jsonwebtoken", &["edge"]),

@@ -57,7 +57,7 @@ pub fn bearer(token: &str) -> String {
 }
 
 pub fn address(server: &Server) -> &str {
-    server.url.strip_prefix("http://").expect("the url of a server")
+    server.address()
 }
 
 /// Sends a request on a connection of its own. Speaks HTTP/1.0, in which a body comes in one piece and ends with its

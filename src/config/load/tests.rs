@@ -197,7 +197,7 @@ fn every_fault_of_every_layer_is_found_and_nothing_that_follows_from_one() {
     let expected = ["sessions.max", "sessions.maxx", "store.session_mb", "log.level", "edge.listen"];
     assert_eq!(keys, expected, "{faults:?}");
     let pairs = [BASE, ("REPLTOOL_STORE__TOTAL_MB", "1"), ("REPLTOOL_EDGE__LISTEN", "0.0.0.0:1")];
-    assert_eq!(read(None, environment(&pairs), Overrides::default()).faults.len(), 2, "what is between keys");
+    assert_eq!(read(None, environment(&pairs), Overrides::default()).faults.len(), 3, "what is between keys");
     let (_folder, path) = file("max = \n[x\n");
     let faults = read(Some(&path), environment(&[("REPLTOOL_LOG__LEVEL", "loud")]), Overrides::default()).faults;
     assert!(faults.len() >= 3 && faults.iter().any(|it| matches!(it, ConfigError::NoHome)), "{faults:?}");
@@ -225,11 +225,13 @@ fn what_is_no_file_of_settings_is_refused() {
 }
 
 #[test]
-fn a_public_address_needs_a_key_of_ones_own() {
+fn a_public_address_needs_a_key_of_ones_own_and_encryption() {
     for address in ["0.0.0.0:8000", "[::]:8000", "192.0.2.1:8000"] {
         assert!(matches!(from_environment(&[("REPLTOOL_EDGE__LISTEN", address)]), Err(ConfigError::KeyNeeded(_))));
         let with_key = [("REPLTOOL_EDGE__LISTEN", address), ("REPLTOOL_AUTH__KEY_FILE", "/etc/repltool.key")];
-        assert!(from_environment(&with_key).is_ok());
+        assert!(matches!(from_environment(&with_key), Err(ConfigError::PlainText(_))));
+        let encrypted = [with_key[0], with_key[1], ("REPLTOOL_EDGE__TLS_BY_PROXY", "true")];
+        assert!(from_environment(&encrypted).is_ok());
     }
     assert!(from_environment(&[("REPLTOOL_EDGE__LISTEN", "127.0.0.2:8000")]).is_ok());
 }

@@ -147,7 +147,7 @@ impl Drop for Upload {
 
 async fn next_piece(body: &mut RequestBody) -> Result<Option<Bytes>, Fault> {
     loop {
-        match tokio::time::timeout(body::BODY_DEADLINE, body.frame()).await {
+        match tokio::time::timeout(body.patience(), body.frame()).await {
             Ok(Some(Ok(frame))) => match frame.into_data() {
                 Ok(data) => return Ok(Some(data)),
                 // Trailers say nothing here.

@@ -8,13 +8,13 @@ use futures::{SinkExt, StreamExt};
 use repltool_protocol::close::CloseCode;
 use repltool_protocol::rest::MAX_MESSAGE_BYTES;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::error::ProtocolError;
 use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode as WireCode;
 use tokio_tungstenite::tungstenite::{Error as WsError, Message};
 
 use super::{Wire, wire};
+use crate::edge::connection::Transport;
 
 /// How long a peer has to take what is left and answer the close frame.
 const GRACE: Duration = Duration::from_secs(3);
@@ -54,7 +54,7 @@ impl From<WsError> for Ending {
 }
 
 /// Tells a peer whose handshake was refused why.
-pub(in crate::edge) async fn refuse(stream: TcpStream, early: Bytes, code: CloseCode) {
+pub(in crate::edge) async fn refuse(stream: Transport, early: Bytes, code: CloseCode) {
     close(wire(stream, early).await, Ending::Close(code)).await;
 }
 

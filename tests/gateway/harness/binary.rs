@@ -11,6 +11,11 @@ pub fn binary_as(user: As) -> Command {
     let binary = env!("CARGO_BIN_EXE_repltool");
     let mut command = match user {
         As::Me => Command::new(binary),
+        As::FewFiles => {
+            let mut command = Command::new("prlimit");
+            command.args(["--nofile=280:280", "--", binary]);
+            command
+        }
         // The build directory may be closed to others, so the binary is opened before the user changes.
         As::OrdinaryUser => as_nobody(Path::new(&opened(binary))),
         As::Container => container::command(""),
