@@ -8,6 +8,7 @@ mod audit;
 mod fault;
 mod file;
 mod load;
+mod reload;
 mod rules;
 mod sandbox;
 mod settings;
@@ -20,6 +21,7 @@ use serde::{Deserialize, Serialize};
 pub use audit::{Audit, OnFailure};
 pub use fault::ConfigError;
 pub use load::{Overrides, Reading, load, locate_data_dir, read};
+pub use reload::{Change, LIVE};
 pub use sandbox::{Backend, Commands, Level, MaxProcesses, PolicyAction, RelaxedLevel, Sandbox, StandardLevel};
 pub use settings::{Origin, Setting, Settings, masked};
 

@@ -146,7 +146,7 @@ impl Prepared {
 
         let edge =
             Edge::new(edge_config(&welcome, &trust), trust.auth(), registry.clone(), audit.clone(), metrics.clone());
-        let drain = CancellationToken::new();
+        let (live, drain) = (edge.live(), CancellationToken::new());
         if let Some(listener) = metrics_socket {
             tasks.spawn(edge.serve_metrics(tcp_listener(listener)?, drain.clone()));
         }
@@ -174,6 +174,11 @@ impl Prepared {
                         deadline = Instant::now() + Duration::from_secs(config.edge.drain_s);
                     }
                     Some(Notice::Lent(what, memory)) => trust.take(what, memory),
+                    Some(Notice::Configured(config)) => {
+                        crate::telemetry::set_level(config.log.level);
+                        live.apply(&config);
+                        audited::configured(&audit, &config);
+                    }
                     Some(Notice::Handover(_) | Notice::HandoverDone) | None => {}
                 },
             }
@@ -193,6 +198,8 @@ async fn take_over(notices: &mut mpsc::Receiver<Notice>) -> anyhow::Result<(Vec<
             Some(Notice::Handover(delivered)) => kernels.push(*delivered),
             Some(Notice::Lent(what, memory)) => loans.push((what, memory)),
             Some(Notice::HandoverDone) => return Ok((kernels, loans)),
+            // What there is to say of it is in the welcome.
+            Some(Notice::Configured(_)) => {}
             Some(Notice::Drain) => bail!("drained before it began"),
             None => bail!("the supervisor is gone"),
         }

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 use repltool::cli::args::{Args, Command};
+use repltool::supervisor::Reread;
 use repltool::{cli, gateway, sandbox, serve, telemetry};
 
 fn main() -> ExitCode {
@@ -27,7 +28,8 @@ fn exit_code(outcome: anyhow::Result<()>) -> ExitCode {
 }
 
 fn run_server(flags: cli::args::Serve) -> anyhow::Result<()> {
+    let again = flags.clone();
     let config = flags.into_config()?;
     telemetry::init(&config.log)?;
-    serve::run(config)
+    serve::run(config, Some(Reread::new(move || Ok(again.clone().into_config()?))))
 }

@@ -27,7 +27,7 @@ use crate::keys::{self, KeyFile};
 use crate::runtime::{Interpreter, bash, javascript, modules, python};
 use crate::sandbox::probe::{Layer, Report, Tier, probe, remedy};
 use crate::supervisor::link::{FDS_PER_SESSION, StoreRoot};
-use crate::supervisor::{self, FDS_BESIDE, MemoryArgument, Parts, Program};
+use crate::supervisor::{self, FDS_BESIDE, MemoryArgument, Parts, Program, Reread};
 use crate::{edge, sandbox};
 use users::Users;
 
@@ -38,28 +38,26 @@ const LOCAL_SUBJECT: &str = "local";
 /// What it allows: everything but to see what others do.
 const LOCAL_SCOPE: &str = "tool:execute session:read sandbox:relaxed metrics:read audit:read";
 
-/// Serves until it is told to stop.
+/// Serves until it is told to stop. With `reread`, the settings are read again when it is told to.
 ///
 /// # Errors
 /// Whatever keeps the server from starting, with what to do about it.
-pub fn run(config: Config) -> anyhow::Result<()> {
-    run_for(config, Purpose::Everybody)
+pub fn run(config: Config, reread: Option<Reread>) -> anyhow::Result<()> {
+    run_for(config, Purpose::Everybody(reread))
 }
 
 /// Whom a server is for.
 enum Purpose {
-    Everybody,
+    /// Whoever comes; settings can change.
+    Everybody(Option<Reread>),
     /// One command, which holds the other end of the leash.
-    Command {
-        language: Language,
-        leash: OwnedFd,
-    },
+    Command { language: Language, leash: OwnedFd },
 }
 
 fn run_for(config: Config, purpose: Purpose) -> anyhow::Result<()> {
-    let (only, leash) = match purpose {
-        Purpose::Everybody => (None, None),
-        Purpose::Command { language, leash } => (Some(language), Some(leash)),
+    let (only, leash, reread) = match purpose {
+        Purpose::Everybody(reread) => (None, None, reread),
+        Purpose::Command { language, leash } => (Some(language), Some(leash), None),
     };
     let isolation = probe();
     check_isolation(&isolation, &config)?;
@@ -81,8 +79,20 @@ fn run_for(config: Config, purpose: Purpose) -> anyhow::Result<()> {
     let metrics = leash.is_none().then(|| metrics::listen(&config)).transpose()?;
     announce(&config, &listener)?;
     let sources = sources::of(&config);
-    let parts =
-        Parts { programs, containers, isolation, config, listener, redirect, metrics, sources, store, base_uid, leash };
+    let parts = Parts {
+        programs,
+        containers,
+        isolation,
+        config,
+        listener,
+        redirect,
+        metrics,
+        sources,
+        reread,
+        store,
+        base_uid,
+        leash,
+    };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("no runtime")?;
     let data_dir = parts.config.data_dir.clone();
     let outcome = runtime.block_on(supervisor::run(parts));

@@ -1,30 +1,47 @@
 //! Installs the tracing subscriber; emits nothing itself.
 //!
 //! Lines go to standard error, one write for each. Whatever a client put into a value, a line stays one line: control
-//! characters are written as `\u001b`. There are no colours, since those could not be told from a client's.
+//! characters are written as `\u001b`. There are no colours, since those could not be told from a client's. The level can
+//! change while the process runs.
 
 use std::io::{self, Write};
+use std::sync::OnceLock;
 
 use tracing::Subscriber;
 use tracing::level_filters::LevelFilter;
-use tracing_subscriber::Layer;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
+use tracing_subscriber::{Layer, Registry, reload};
 
 use crate::config::{Log, LogFormat, LogLevel};
+
+/// What is heard, once there is a subscriber.
+static FILTER: OnceLock<reload::Handle<Targets, Registry>> = OnceLock::new();
 
 /// Installs the subscriber for the whole process.
 ///
 /// # Errors
 /// If there is one already.
 pub fn init(settings: &Log) -> Result<(), TryInitError> {
-    subscriber(settings, io::stderr).try_init()
+    let (filter, handle) = reload::Layer::new(filter(settings.level));
+    subscriber(settings, filter, io::stderr).try_init()?;
+    let _ = FILTER.set(handle);
+    Ok(())
 }
 
-fn subscriber<W>(settings: &Log, writer: W) -> impl Subscriber + Send + Sync + use<W>
+/// Has this process tell of more, or of less, from now on. Nothing happens before [`init`].
+pub fn set_level(level: LogLevel) {
+    if let Some(handle) = FILTER.get() {
+        // It fails without a subscriber alone, and that one is there for as long as the process.
+        let _ = handle.reload(filter(level));
+    }
+}
+
+fn subscriber<F, W>(settings: &Log, filter: F, writer: W) -> impl Subscriber + Send + Sync + use<F, W>
 where
+    F: Layer<Registry> + Send + Sync,
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
     let layer = tracing_subscriber::fmt::layer().with_ansi(false).with_writer(OneLine(writer));
@@ -32,7 +49,7 @@ where
         LogFormat::Text => layer.boxed(),
         LogFormat::Json => layer.json().flatten_event(true).boxed(),
     };
-    tracing_subscriber::registry().with(filter(settings.level)).with(layer)
+    tracing_subscriber::registry().with(filter).with(layer)
 }
 
 /// Other crates may tell of what they carry, which can be user code or a token: they are heard from `warn` up only.
@@ -102,7 +119,7 @@ mod tests {
     fn logged(level: LogLevel, format: LogFormat, emit: impl FnOnce()) -> String {
         let buffer = Buffer::default();
         let written = buffer.clone();
-        let subscriber = subscriber(&Log { level, format }, move || buffer.clone());
+        let subscriber = subscriber(&Log { level, format }, filter(level), move || buffer.clone());
         tracing::subscriber::with_default(subscriber, emit);
         String::from_utf8(written.0.lock().unwrap().clone()).unwrap()
     }

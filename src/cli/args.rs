@@ -89,7 +89,7 @@ pub enum Client {
 }
 
 /// Arguments of `serve`.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Clone, clap::Args)]
 pub struct Serve {
     /// Settings, as TOML; others must not be able to write the file
     #[arg(long, value_name = "FILE", env = "REPLTOOL_CONFIG")]

@@ -66,7 +66,7 @@ async fn in_time<T>(limit: Duration, step: impl Future<Output = io::Result<T>>) 
 
 async fn begin(shared: &Shared, mut stream: TcpStream, peer: SocketAddr) -> io::Result<Begun> {
     let local = prepare(&stream)?;
-    let is_told = shared.config.proxy_protocol && shared.proxies.trust(peer.ip());
+    let is_told = shared.config.proxy_protocol && shared.proxies.get().trust(peer.ip());
     let client = if is_told { proxied::client(&mut stream).await? } else { None };
     let peer = client.unwrap_or(peer);
     let speaks = match &shared.config.tls {

@@ -30,6 +30,7 @@ use self::rate::{Rate, Terms};
 use super::audited::Noted;
 use super::auth::{Principal, ReplLimits};
 use super::counted::NO_ROUTE;
+use super::live::Swap;
 use super::problem::Fault;
 use crate::config::RateLimit;
 
@@ -93,7 +94,7 @@ impl Visit {
 /// Every limit on clients.
 #[derive(Debug)]
 pub(super) struct Limits {
-    rates: Option<Rates>,
+    rates: Swap<Option<Rates>>,
     lowered: Lowered,
     places: Places,
 }
@@ -104,14 +105,32 @@ struct Rates {
     logins: Rate<IpAddr>,
 }
 
-impl Limits {
-    /// Rates, unless they are switched off, and so many sockets for each subject.
-    pub(super) fn new(rates: &RateLimit, max_sockets: usize) -> Self {
+impl Rates {
+    fn new(rates: &RateLimit) -> Option<Self> {
         let requests = Terms::new("default", count(rates.requests_per_minute), count(rates.burst));
         let failures = count(rates.failed_logins_per_minute);
         let logins = Terms::new("failed-logins", failures, failures);
-        let rates = rates.enabled.then(|| Rates { requests: Rate::new(requests), logins: Rate::new(logins) });
-        Self { rates, lowered: Lowered::default(), places: Places::new(max_sockets) }
+        rates.enabled.then(|| Self { requests: Rate::new(requests), logins: Rate::new(logins) })
+    }
+
+    fn terms(&self) -> (&Terms, &Terms) {
+        (self.requests.terms(), self.logins.terms())
+    }
+}
+
+impl Limits {
+    /// Rates, unless they are switched off, and so many sockets for each subject.
+    pub(super) fn new(rates: &RateLimit, max_sockets: usize) -> Self {
+        Self { rates: Swap::new(Rates::new(rates)), lowered: Lowered::default(), places: Places::new(max_sockets) }
+    }
+
+    /// Other limits from now on. Rates that are as they were keep their counts, and sockets keep their places.
+    pub(super) fn set(&self, rates: &RateLimit, max_sockets: usize) {
+        let next = Rates::new(rates);
+        if next.as_ref().map(Rates::terms) != self.rates.get().as_ref().as_ref().map(Rates::terms) {
+            self.rates.set(next);
+        }
+        self.places.set_max(max_sockets);
     }
 
     /// Charges a request to its subject.
@@ -120,8 +139,9 @@ impl Limits {
     /// `rate_limited`.
     pub(super) fn charge(&self, visit: &mut Visit, principal: &Principal) -> Result<(), Fault> {
         // What is beyond the holder's own rate does not cost the subject's.
-        let own = self.terms(principal).map(|terms| self.lowered.charge(terms, &principal.subject));
-        let everybodys = || self.rates.as_ref().map(|rates| rates.requests.charge(&principal.subject));
+        let rates = self.rates.get();
+        let own = own_terms(&rates, principal).map(|terms| self.lowered.charge(terms, &principal.subject));
+        let everybodys = || rates.as_ref().as_ref().map(|rates| rates.requests.charge(&principal.subject));
         let standing = match own {
             Some(own) if own.is_granted() => everybodys().filter(|it| !it.is_granted()).or(Some(own)),
             Some(own) => Some(own),
@@ -141,7 +161,8 @@ impl Limits {
     /// # Errors
     /// `rate_limited`, in place of what else the client would be told.
     pub(super) fn charge_failure(&self, visit: &mut Visit) -> Result<(), Fault> {
-        let Some(rates) = &self.rates else { return Ok(()) };
+        let rates = self.rates.get();
+        let Some(rates) = rates.as_ref() else { return Ok(()) };
         let peer = if rates.logins.keys() < MAX_PEERS { network(visit.client) } else { OTHER_PEERS };
         let standing = visit.standing.insert(rates.logins.charge(&peer));
         if standing.is_granted() { Ok(()) } else { Err(refusal("too many failed logins", standing.wait_s())) }
@@ -149,16 +170,8 @@ impl Limits {
 
     /// Counts the messages of a new socket.
     pub(super) fn meter(&self, principal: &Principal) -> Meter {
-        Meter::new(self.terms(principal).as_ref().or(self.everybodys()))
-    }
-
-    fn everybodys(&self) -> Option<&Terms> {
-        self.rates.as_ref().map(|rates| rates.requests.terms())
-    }
-
-    /// What the token of this one lowers the rate of requests to.
-    fn terms(&self, principal: &Principal) -> Option<Terms> {
-        lowered::terms(self.everybodys(), &principal.limits)
+        let rates = self.rates.get();
+        Meter::new(own_terms(&rates, principal).as_ref().or(everybodys(&rates)))
     }
 
     /// A place for a socket, or for a stream that follows a session. It goes back when it is dropped.
@@ -180,8 +193,9 @@ impl Limits {
 
     /// Requests in a minute and at once, where they are limited.
     pub(super) fn requests(&self, principal: &Principal) -> Option<(u32, u32)> {
-        let own = self.terms(principal);
-        own.as_ref().or(self.everybodys()).map(|terms| (terms.per_minute(), terms.burst()))
+        let rates = self.rates.get();
+        let own = own_terms(&rates, principal);
+        own.as_ref().or(everybodys(&rates)).map(|terms| (terms.per_minute(), terms.burst()))
     }
 
     /// Drops the keys that are as good as new, again and again; does not return.
@@ -189,7 +203,7 @@ impl Limits {
         let mut due = tokio::time::interval(period);
         loop {
             due.tick().await;
-            if let Some(rates) = &self.rates {
+            if let Some(rates) = self.rates.get().as_ref() {
                 rates.requests.sweep();
                 rates.logins.sweep();
             }
@@ -197,6 +211,15 @@ impl Limits {
             self.places.shrink();
         }
     }
+}
+
+fn everybodys(rates: &Option<Rates>) -> Option<&Terms> {
+    rates.as_ref().map(|rates| rates.requests.terms())
+}
+
+/// What the token of this one lowers the rate of requests to.
+fn own_terms(rates: &Option<Rates>, principal: &Principal) -> Option<Terms> {
+    lowered::terms(everybodys(rates), &principal.limits)
 }
 
 /// `rate_limited`, with when to try again.

@@ -26,6 +26,7 @@ pub mod fuzzing;
 mod hosts;
 mod http2;
 mod limit;
+mod live;
 mod me;
 mod one_shot;
 mod problem;
@@ -63,6 +64,8 @@ use self::auth::{Auth, Principal, Scope};
 use self::forwarded::Proxies;
 use self::hosts::Hosts;
 use self::limit::Limits;
+pub use self::live::Live;
+use self::live::Swap;
 use self::problem::Fault;
 pub use self::redirect::Redirect;
 use self::router::Routes;
@@ -128,8 +131,8 @@ struct Shared {
     auth: Auth,
     registry: Registry,
     metrics: Metrics,
-    hosts: Hosts,
-    proxies: Proxies,
+    hosts: Swap<Hosts>,
+    proxies: Swap<Proxies>,
     limits: Limits,
     audited: Audited,
     routes: Routes,
@@ -155,8 +158,8 @@ struct Connection {
 impl Edge {
     /// Joins the parts; nothing happens before [`Edge::serve`].
     pub fn new(config: EdgeConfig, auth: Auth, registry: Registry, audit: Audit, metrics: Metrics) -> Self {
-        let hosts = Hosts::new(&config.allowed_hosts, &config.allowed_origins);
-        let proxies = Proxies::new(&config.trusted_proxies);
+        let hosts = Swap::new(Hosts::new(&config.allowed_hosts, &config.allowed_origins));
+        let proxies = Swap::new(Proxies::new(&config.trusted_proxies));
         let limits = Limits::new(&config.rates, config.max_sockets_per_subject);
         let audited = Audited::new(audit, &config.rates);
         let shared = Shared {
@@ -174,6 +177,11 @@ impl Edge {
             stop: CancellationToken::new(),
         };
         Self { shared: Arc::new(shared) }
+    }
+
+    /// By it settings change while this serves.
+    pub fn live(&self) -> Live {
+        Live(self.shared.clone())
     }
 
     /// Serves until `drain` is cancelled and every connection has ended.

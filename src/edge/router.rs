@@ -226,9 +226,9 @@ pub(super) fn request_id() -> String {
 pub(super) async fn answer(connection: Arc<Connection>, request: Request<Incoming>) -> Answer {
     let (request_id, begun) = (request_id(), Instant::now());
     let (metrics, method) = (connection.shared.metrics.clone(), counted::method(request.method()));
-    let page = Page::of(&connection.shared.hosts, &request);
+    let page = Page::of(&connection.shared.hosts.get(), &request);
     let keep_to_tls = connection.encrypted && !hosts::is_localhost(request.uri(), request.headers());
-    let client = connection.shared.proxies.client(connection.peer.ip(), request.headers());
+    let client = connection.shared.proxies.get().client(connection.peer.ip(), request.headers());
     let mut visit = Visit::new(client);
     (visit.noted.request_id, visit.noted.method) = (request_id.clone(), request.method().clone());
     let audited = connection.clone();
@@ -265,7 +265,7 @@ pub(super) fn note_session(id: &str) {
 
 async fn route(connection: Arc<Connection>, request: Request<RequestBody>, visit: &mut Visit) -> Result<Answer, Fault> {
     let shared = &connection.shared;
-    let authority = shared.hosts.check(request.uri(), request.headers(), connection.local)?;
+    let authority = shared.hosts.get().check(request.uri(), request.headers(), connection.local)?;
     let path = request.uri().path();
     if request.method() == Method::OPTIONS {
         return respond::options(&shared.routes.options(path)?);

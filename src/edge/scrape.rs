@@ -117,7 +117,7 @@ fn scrape(
     visit: &mut Visit,
 ) -> Result<Answer, Fault> {
     let Connection { shared, local, .. } = connection;
-    shared.hosts.check(request.uri(), request.headers(), *local)?;
+    shared.hosts.get().check(request.uri(), request.headers(), *local)?;
     if request.uri().path() != PATH {
         return Err(Fault::not_found());
     }

@@ -63,7 +63,7 @@ pub(super) async fn upgrade(
     visit: &mut Visit,
 ) -> Result<Answer, Fault> {
     let offer = read_offer(request.headers())?;
-    let origin = connection.shared.hosts.origin(request.headers(), authority);
+    let origin = connection.shared.hosts.get().origin(request.headers(), authority);
     if origin == Origin::Foreign {
         let named = request.headers().get(http::header::ORIGIN);
         visit.noted.detail = named.map(|it| format!("origin {}", String::from_utf8_lossy(it.as_bytes())));

@@ -34,11 +34,16 @@ pub(super) fn start(
     let version = Some(env!("CARGO_PKG_VERSION"));
     if welcome.is_first {
         audit.note(Record::new(Kind::ServerStarted, What { version, ..What::default() }));
-        let config_sha256 = Some(fingerprint(&welcome.config));
-        audit.note(Record::new(Kind::Config, What { version, config_sha256, ..What::default() }));
     }
+    configured(&audit, &welcome.config);
     audit.note(Record::new(Kind::GatewayStarted, What { version, ..What::default() }));
     Ok(audit)
+}
+
+/// Records which settings are in force.
+pub(super) fn configured(audit: &Audit, config: &Config) {
+    let (version, config_sha256) = (Some(env!("CARGO_PKG_VERSION")), Some(fingerprint(config)));
+    audit.note(Record::new(Kind::Config, What { version, config_sha256, ..What::default() }));
 }
 
 /// The last words of a server that ends in good order.

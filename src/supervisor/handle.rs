@@ -15,6 +15,7 @@ use super::link::{
     ToSupervisor, VERSION, Watch, Welcome,
 };
 use crate::audit::{Head, Seal};
+use crate::config::Config;
 
 /// Packets that wait for room on the link. Each session has at most a handful outstanding; past this the supervisor
 /// does not answer any more and the gateway gives up.
@@ -93,6 +94,8 @@ pub enum Notice {
     HandoverDone,
     /// Something of the operator's, see [`ToGateway::Lent`].
     Lent(Lent, OwnedFd),
+    /// The settings that are in force from now on.
+    Configured(Box<Config>),
     /// Stop in good order.
     Drain,
 }
@@ -297,6 +300,7 @@ impl Shared {
                     Some(memory) => Notice::Lent(what, memory),
                     None => return LinkError::Descriptors,
                 },
+                ToGateway::Configured(config) => Notice::Configured(config),
                 ToGateway::Drain => Notice::Drain,
                 ToGateway::Welcome(_) => return LinkError::Descriptors,
             };

@@ -92,6 +92,8 @@ pub enum ToGateway {
     /// Something of the operator's, in place of what was there of its kind; one descriptor, which [`lend`] made. All that
     /// there is comes before the handover is done, and anew when it changes.
     Lent(Lent),
+    /// The settings were read again: these are in force.
+    Configured(Box<Config>),
     /// Stop in good order.
     Drain,
 }

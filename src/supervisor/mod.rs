@@ -22,6 +22,7 @@ pub mod link;
 mod notify;
 mod processes;
 mod program;
+mod reloading;
 mod sandboxes;
 mod sealing;
 mod standing;
@@ -46,6 +47,7 @@ use gateway::Gateway;
 use lending::{Lending, Source};
 use link::{Create, LinkError, StoreRoot, ToGateway, ToSupervisor, VERSION, Welcome};
 pub use program::{MemoryArgument, Program};
+pub use reloading::Reread;
 pub(crate) use sandboxes::monotonic_ns;
 use sandboxes::{Happening, Sandboxes};
 use sealing::Sealing;
@@ -70,6 +72,8 @@ pub struct Parts {
     pub isolation: Report,
     /// The files that say who is let in, and what the listener shows.
     pub sources: Vec<Source>,
+    /// How the settings are read once more; none: they stay as they are.
+    pub reread: Option<Reread>,
     /// The part of the data directory that belongs to the gateway.
     pub store: StoreRoot,
     /// The first of the users of this server, where it may use users of its own.
@@ -293,19 +297,6 @@ impl Supervisor {
         if let Err(error) = self.start_gateway() {
             tracing::error!(error = &error as &dyn std::error::Error, "the gateway cannot be started; trying again");
             self.restart_at = Instant::now() + RESTART_PAUSE;
-        }
-    }
-
-    fn reload(&mut self) {
-        tracing::info!("keys are read anew; the configuration itself is read at start only");
-        let all = self.lending.reload(&self.parts.config);
-        self.lend(all);
-    }
-
-    fn lend(&mut self, news: Vec<lending::Loan>) {
-        if let Some(gateway) = &mut self.gateway {
-            gateway.lend(news);
-            gateway.flush(&self.sandboxes);
         }
     }
 

@@ -105,6 +105,7 @@ mod hostile_frames;
 mod socket_refusals;
 
 /// Fresh tokens on open sockets.
+mod reload;
 mod renewal;
 
 /// How sockets end, and how they are refused: close codes.

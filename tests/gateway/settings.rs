@@ -1,14 +1,14 @@
 //! Settings from file, environment and flags, as the binary reads, checks and shows them.
 
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Output, Stdio};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::process::Command;
 
-use crate::harness::{As, Server, binary_as, eventually, in_time, python, run};
+use crate::harness::{As, Server, binary_as, in_time, python, run};
 
 /// A folder with a file of settings.
 struct Folder {
@@ -178,21 +178,4 @@ async fn a_server_runs_with_settings_that_were_checked() {
     let client = server.client();
     let id = python(&client, json!({})).await;
     assert!(run(&client, &id, "1").await.success);
-}
-
-#[tokio::test]
-async fn a_hangup_changes_no_setting_and_ends_nothing() {
-    let server = Server::start_with(As::Me, "[sessions]\nmax = 1\n").await;
-    let client = server.client();
-    let id = python(&client, json!({})).await;
-    rewrite(&server.dir.path().join("repltool.toml"), "[sessions]\nmax = 2\n");
-    server.signal("HUP");
-    eventually("the log says so", || async { server.log().contains("read at start only").then_some(()) }).await;
-    assert!(run(&client, &id, "1").await.success);
-    let config = serde_json::from_value(json!({"language": "python"})).expect("a configuration");
-    assert!(client.create(&config).await.is_err(), "the setting of the start holds");
-}
-
-fn rewrite(file: &Path, settings: &str) {
-    std::fs::write(file, settings).expect("the file is written");
 }

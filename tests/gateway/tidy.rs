@@ -48,7 +48,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
     // What is done about code that breaks the policy is a word of the configuration.
     ("runtime", &["supervisor::handle", "supervisor::link", "config::PolicyAction"]),
-    ("supervisor", &["sandbox", "audit", "config", "metrics"]),
+    ("supervisor", &["sandbox", "audit", "config", "metrics", "telemetry"]),
     ("sandbox", &[]),
     ("store", &[]),
     ("audit", &[]),

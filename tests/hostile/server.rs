@@ -55,7 +55,7 @@ pub fn supervise() -> ExitCode {
     config.sessions.max = MAX_SESSIONS;
     config.sandbox.levels = vec![SandboxMode::Strict, SandboxMode::Standard];
     repltool::telemetry::init(&config.log).unwrap();
-    match repltool::serve::run(config) {
+    match repltool::serve::run(config, None) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("{error:#}");

@@ -1,6 +1,7 @@
 //! A cap on what a subject holds at once. Counting and taking are one step, and what was taken goes back by being dropped.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use dashmap::DashMap;
 use dashmap::mapref::entry::Entry;
@@ -10,7 +11,7 @@ type Held = Arc<DashMap<String, usize>>;
 
 #[derive(Debug)]
 pub(super) struct Places {
-    max: usize,
+    max: AtomicUsize,
     held: Held,
 }
 
@@ -24,7 +25,7 @@ pub(in crate::edge) struct Place {
 impl Places {
     /// So many for each subject.
     pub(super) fn new(max: usize) -> Self {
-        Self { max, held: Held::default() }
+        Self { max: AtomicUsize::new(max), held: Held::default() }
     }
 
     /// Takes one, if the subject has fewer than `max`.
@@ -44,7 +45,12 @@ impl Places {
     }
 
     pub(super) fn max(&self) -> usize {
-        self.max
+        self.max.load(Ordering::Relaxed)
+    }
+
+    /// So many from now on; who holds more keeps them.
+    pub(super) fn set_max(&self, max: usize) {
+        self.max.store(max, Ordering::Relaxed);
     }
 
     /// Gives back the memory of subjects that hold nothing any more.

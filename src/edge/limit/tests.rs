@@ -98,7 +98,8 @@ async fn what_was_counted_is_forgotten_by_itself() {
     let place = limits.place(&principal("ada")).unwrap();
     limits.charge(&mut visit("203.0.113.9"), &principal("ada")).unwrap();
     limits.charge_failure(&mut visit("203.0.113.9")).unwrap();
-    let rates = limits.rates.as_ref().unwrap();
+    let rates = limits.rates.get();
+    let rates = (*rates).as_ref().unwrap();
     let keys = || (rates.requests.keys(), rates.logins.keys(), limits.places.subjects());
     assert_eq!(keys(), (1, 1, 1));
     drop(place);
@@ -147,7 +148,7 @@ fn a_flood_of_addresses_fills_no_memory() {
     for n in MAX_PEERS + 1..MAX_PEERS + 1000 {
         assert!(limits.charge_failure(&mut Visit::new(address(n))).is_err(), "they share one count");
     }
-    assert_eq!(limits.rates.as_ref().unwrap().logins.keys(), MAX_PEERS + 1);
+    assert_eq!((*limits.rates.get()).as_ref().unwrap().logins.keys(), MAX_PEERS + 1);
     limits.charge(&mut Visit::new(address(MAX_PEERS)), &principal("ada")).unwrap();
 }
 
@@ -284,4 +285,22 @@ fn lowered_rates_hold_without_others_and_are_forgotten() {
         limits.lowered.sweep();
     }
     assert!(limits.charge(&mut visit("203.0.113.9"), &slow).is_err(), "what is used up is remembered");
+}
+
+#[test]
+fn other_rates_begin_anew_and_the_same_ones_go_on() {
+    let rates = RateLimit { requests_per_minute: 6, burst: 1, ..RateLimit::default() };
+    let (limits, ada) = (Limits::new(&rates, 2), lowered("ada", ReplLimits::default()));
+    let charge = || limits.charge(&mut visit("203.0.113.9"), &ada);
+    charge().unwrap();
+    limits.set(&rates, 2);
+    assert!(charge().is_err(), "the count goes on");
+    limits.set(&RateLimit { burst: 2, ..rates.clone() }, 2);
+    assert!(charge().is_ok() && charge().is_ok() && charge().is_err(), "another rate");
+    let place = limits.place(&ada).unwrap();
+    limits.set(&RateLimit { enabled: false, ..rates }, 1);
+    assert!(charge().is_ok(), "no rate");
+    assert!(limits.place(&ada).is_err(), "fewer places, one of which is held");
+    drop(place);
+    assert!(limits.place(&ada).is_ok());
 }
