@@ -97,6 +97,11 @@ class Server:
         named = [pid for pid in children if b"\0gateway\0" in Path(f"/proc/{pid}/cmdline").read_bytes()]
         return int(named[0])
 
+    @property
+    def pid(self):
+        """The process that everything belongs to."""
+        return self._process.pid
+
     def session(self, language, **limits):
         return self.ask("POST", "/sessions", {"language": language, "resource_limits": limits})["session_id"]
 

@@ -16,6 +16,7 @@ import contextlib
 import http.client
 import json
 import os
+import resource
 import shutil
 import socket
 import statistics
@@ -30,7 +31,9 @@ from bench_limits import ROOT, Server
 
 OPEN_DOORS = ("--max-sessions-per-subject", "1000")
 PYTHON = "/usr/bin/python3"
-SOCKETS = 1000
+SOCKETS = 10_000
+# What a session may need of open files is kept back, so few sessions leave most of them to sockets.
+FOR_SOCKETS = ("--max-sessions", "100")
 SESSIONS, EXECUTIONS, CLIENTS = 200, 20, 16
 # A bare interpreter that keeps its state: a line of code in, a line out.
 BARE = "import sys\nstate = {}\nfor line in sys.stdin:\n exec(line, state)\n sys.stdout.write('done\\n')\n sys.stdout.flush()"
@@ -113,9 +116,15 @@ def idle_sockets(address, path, headers):
 
 
 def sockets(args, book):
-    """Memory of a gateway with idle WebSockets, a fresh one each round."""
+    """Memory of both processes of a server with idle WebSockets, a fresh one each round."""
+    needed = SOCKETS + 500
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard < needed + 2000:
+        sys.exit(f"{needed + 2000} open files are needed; the hard limit is {hard}")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, needed), hard))
+    os.environ["REPLTOOL_EDGE__MAX_SOCKETS_PER_SUBJECT"] = str(2 * SOCKETS)
     for _ in range(args.rounds):
-        with ends(Server(args.binary, *OPEN_DOORS)) as server, ends(Hello(args.hello)) as hello:
+        with ends(Server(args.binary, *FOR_SOCKETS)) as server, ends(Hello(args.hello)) as hello:
             sessions = [server.session("python") for _ in range(10)]
             headers = [
                 f"Authorization: Bearer {server.token}", "Connection: Upgrade", "Upgrade: websocket",
@@ -123,16 +132,16 @@ def sockets(args, book):
                 "Sec-WebSocket-Protocol: repltool.v1",
             ]
             path = f"/api/v1/sessions/{sessions[0]}/ws"
-            ours = growth(server.gateway(), lambda: idle_sockets(server.address, path, headers))
-            floor = growth(hello.pid, lambda: idle_sockets(hello.address, "/", []))
+            ours = growth([server.pid(), server.gateway()], lambda: idle_sockets(server.address, path, headers))
+            floor = growth([hello.pid], lambda: idle_sockets(hello.address, "/", []))
             book.add("memory of an idle WebSocket", "KiB", ours, floor)
 
 
-def growth(pid, connect):
-    before = pss_kib(pid)
+def growth(pids, connect):
+    before = sum(map(pss_kib, pids))
     held = connect()
     time.sleep(0.3)
-    after = pss_kib(pid)
+    after = sum(map(pss_kib, pids))
     for connection in held:
         connection.close()
     return (after - before) / len(held)

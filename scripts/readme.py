@@ -33,7 +33,7 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-DOCUMENTS = ["README.md", "docs/cli.md", "docs/operations.md"]
+DOCUMENTS = ["README.md", "docs/cli.md", "docs/operations.md", "docs/recovery.md"]
 
 # What is not run, by its beginning, and why.
 NOT_RUN = {

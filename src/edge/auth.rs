@@ -5,6 +5,7 @@
 //! configured. Nothing that a token says of itself leads to a file, an address or a key from outside.
 
 pub mod keys;
+mod known;
 mod limits;
 pub mod revoked;
 mod sign;
@@ -22,6 +23,7 @@ use serde::Deserialize;
 use tokio::sync::watch;
 
 use self::keys::{KeyPrint, KeySet};
+use self::known::Known;
 pub use self::limits::ReplLimits;
 use self::revoked::Revocations;
 pub use self::sign::{Grant, KeyError, sign};
@@ -199,6 +201,7 @@ struct Checks {
     in_force: watch::Sender<Arc<InForce>>,
     /// Everything but the algorithm.
     validation: Validation,
+    known: Known,
     leeway: Duration,
 }
 
@@ -253,7 +256,8 @@ impl Auth {
         }
         validation.set_required_spec_claims(&required);
         let in_force = InForce { keys: Arc::new(keys), revoked: Arc::default() };
-        Self(Arc::new(Checks { in_force: watch::Sender::new(Arc::new(in_force)), validation, leeway }))
+        let in_force = watch::Sender::new(Arc::new(in_force));
+        Self(Arc::new(Checks { in_force, validation, known: Known::new(), leeway }))
     }
 
     /// Checks against other keys from now on. What was opened by those that are gone ends.
@@ -279,9 +283,21 @@ impl Auth {
         if token.len() > MAX_TOKEN_BYTES {
             return Err(AuthError::TooLong);
         }
+        let in_force = self.0.in_force.borrow().clone();
+        let name = Known::name(token);
+        // What a token says does not change, but its time passes, and keys and revocations come and go.
+        let still_good = |it: &Principal| !it.remaining().is_zero() && in_force.admits(it);
+        if let Some(principal) = self.0.known.find(&name).filter(still_good) {
+            return Ok(principal);
+        }
+        let principal = self.check(token, &in_force)?;
+        self.0.known.remember(name, principal.clone());
+        Ok(principal)
+    }
+
+    fn check(&self, token: &str, in_force: &InForce) -> Result<Principal, AuthError> {
         let header = jsonwebtoken::decode_header(token).map_err(|error| reason(error.kind()))?;
         check_header(&header)?;
-        let in_force = self.0.in_force.borrow().clone();
         let key = in_force.keys.find(header.alg, header.kid.as_deref())?;
         let validation = Validation { algorithms: vec![header.alg], ..self.0.validation.clone() };
         let decoded = jsonwebtoken::decode::<Claims>(token, key.decoding(), &validation);

@@ -320,3 +320,34 @@ async fn a_tenure_ends_with_the_first_thing_that_ends_its_token() {
     assert!(second.has_ended());
     assert!(!format!("{second:?}").contains(&format!("{:?}", SECRET)));
 }
+
+#[test]
+fn a_token_that_was_good_is_asked_again_whether_it_is() {
+    let auth = auth(None, None);
+    let token = hs256(json!({"sub": "ada", "exp": now() + 60, "jti": "4711"}));
+    let first = auth.verify(&token).unwrap();
+    assert_eq!((auth.verify(&token), auth.0.known.len()), (Ok(first), 1));
+    assert_eq!(auth.verify(&format!("{token}x")), Err(AuthError::Malformed));
+    auth.set_revoked(Revocations::parse(b"jti:4711").unwrap());
+    assert_eq!(auth.verify(&token), Err(AuthError::Revoked));
+    auth.set_revoked(Revocations::default());
+    assert!(auth.verify(&token).is_ok());
+    auth.set_keys(KeySet::secret(&[7; 32]).unwrap());
+    assert_eq!(auth.verify(&token), Err(AuthError::Signature));
+    assert_eq!(auth.0.known.len(), 1, "what is refused is not remembered");
+}
+
+#[test]
+fn a_token_that_was_good_expires() {
+    let auth = Auth::new(KeySet::secret(SECRET).unwrap(), None, None, Duration::ZERO);
+    let expires = now() + 2;
+    let token = hs256(json!({"sub": "ada", "exp": expires}));
+    let refused = loop {
+        if let Err(error) = auth.verify(&token) {
+            break error;
+        }
+        assert!(now() < expires + 1, "it is good for too long");
+        std::thread::yield_now();
+    };
+    assert_eq!((refused, auth.0.known.len()), (AuthError::Expired, 1));
+}
