@@ -9,7 +9,7 @@ Blocks are told apart by the word behind their fence:
 - `sh`: commands without output, each of which must succeed
 - `python`: a file; its first line is a comment with its name
 - `toml`: settings; `repltool config show` must take them
-- `text`, `json`, `jsonc`: nothing to run
+- `text`, `json`, `jsonc`, `nginx`: nothing to run
 
 Each document is run by one shell, from its beginning to its end, in an empty directory with a home of its own, and in a
 network of its own, so that port 8000 is free. A server runs meanwhile: it is started where the document says
@@ -112,7 +112,7 @@ def read(path, folder):
             (folder / name).write_text(text, encoding="utf-8")
             (folder / name).chmod(0o600)
             commands.append(Command(first, f"repltool config show --config {name} >{name}.out", None))
-        elif word not in ("text", "json", "jsonc"):
+        elif word not in ("text", "json", "jsonc", "nginx"):
             sys.exit(f"{path.name}:{first}: a block must say what it is, not {word!r}")
     return [command for command in commands if not command.text.startswith(tuple(NOT_RUN))]
 

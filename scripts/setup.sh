@@ -40,6 +40,9 @@ if [ "${1:-}" = test ]; then
     # Sandboxes can be containers.
     need runc test -x /usr/sbin/runc
     need crun test -x /usr/bin/crun
+    # The documents use them.
+    need openssl command -v openssl
+    need procps command -v pkill
     # The README speaks WebSocket with it.
     need python3-websockets /usr/bin/python3 -c 'import websockets'
 fi
