@@ -71,7 +71,7 @@ mod tests {
     fn settings_of_a_server_for_many_do_not_reach_one_for_a_command() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("repltool.toml");
-        let text = "[edge]\nlisten = '192.0.2.1:80'\n[auth]\nkey_file = '/nonexistent'\n[sandbox]\ndisk_mb = 8\n";
+        let text = "[edge]\nlisten = '192.0.2.1:80'\ntls_by_proxy = true\n[auth]\nkey_file = '/nonexistent'\n[sandbox]\ndisk_mb = 8\n";
         std::fs::write(&file, text).unwrap();
         let config = settings(dir.path(), Some(&file)).unwrap();
         assert_eq!((config.edge.listen.ip().is_loopback(), config.auth.key_file), (true, None));
