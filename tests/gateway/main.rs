@@ -62,6 +62,9 @@ mod lowered;
 /// Limits on clients: requests, failed logins, messages, sessions and sockets at once.
 mod rates;
 
+/// Quotas of a subject by the hour, day or month: refused, told, kept, lowered.
+mod quotas;
+
 /// Web pages: their origin, the host they believe to speak to, the token that they cannot put into a header.
 mod pages;
 
