@@ -50,7 +50,7 @@ async fn until_stored(server: &Server, subject: &str, counts: (i64, i64)) {
     let db = rusqlite::Connection::open_with_flags(path, flags).expect("the store");
     db.busy_timeout(Duration::from_secs(5)).expect("patience");
     eventually("the counts are stored", || async {
-        let found = db.query_row(
+        let found: rusqlite::Result<(i64, i64)> = db.query_row(
             "SELECT executions, session_creations FROM quota_usage WHERE subject = ?1",
             [subject],
             |row| Ok((row.get(0)?, row.get(1)?)),
