@@ -63,10 +63,12 @@ def cpu_s(pid):
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def wrk(pid, url, token=None):
+def wrk(pid, url, token=None, script=None):
     """Requests a second over 16 connections, from a processor that the server does not use, and the microseconds of
-    processor time that one takes the server."""
+    processor time that one takes the server. A script of wrk says what else is sent than GET."""
     command = ["taskset", "-c", "0", "wrk", "-t", "1", "-c", "16", "-d", "3s", url]
+    if script:
+        command += ["-s", str(script)]
     if token:
         command += ["-H", f"Authorization: Bearer {token}"]
     before = cpu_s(pid)
@@ -78,19 +80,31 @@ def wrk(pid, url, token=None):
 
 
 def requests(args, book):
-    """GET of a session, each server on one processor of its own kind; the client on the other."""
+    """GET of a session, and POST of an interrupt with nothing running, which goes to the session and back; each server
+    on one processor of its own kind, the client on the other."""
     if shutil.which("wrk") is None:
         sys.exit("missing: wrk (the name of a Debian package)")
     if os.cpu_count() < 2:
         sys.exit("two processors are needed, one for the server and one for its client")
     pinned = ("taskset", "-c", "1")
-    with ends(Server(args.binary, *OPEN_DOORS, prefix=pinned)) as server, ends(Hello(args.hello, pinned)) as hello:
+    with (
+        ends(Server(args.binary, *OPEN_DOORS, prefix=pinned)) as server,
+        ends(Hello(args.hello, pinned)) as hello,
+        tempfile.TemporaryDirectory() as folder,
+    ):
         session, gateway = server.session("python"), server.gateway()
+        post = Path(folder, "post.lua")
+        post.write_text('wrk.method = "POST"\n')
         for _ in range(args.rounds):
             floor, floor_us = wrk(hello.pid, f"http://{hello.address}/")
-            for path, token in ((f"/api/v1/sessions/{session}", server.token), ("/healthz", None)):
-                ours, ours_us = wrk(gateway, f"http://{server.address}{path}", token)
-                name = "GET " + path.replace(session, "{id}")
+            of_session = f"/api/v1/sessions/{session}"
+            for method, path, token, script in (
+                ("GET", of_session, server.token, None),
+                ("POST", f"{of_session}/interrupt", server.token, post),
+                ("GET", "/healthz", None, None),
+            ):
+                ours, ours_us = wrk(gateway, f"http://{server.address}{path}", token, script)
+                name = f"{method} " + path.replace(session, "{id}")
                 book.add(name, "1/s", ours, floor)
                 book.add(f"{name}: processor", "µs", ours_us, floor_us)
 

@@ -8,6 +8,7 @@ mod audit;
 mod fault;
 mod file;
 mod load;
+mod quotas;
 mod reload;
 mod rules;
 mod sandbox;
@@ -21,6 +22,7 @@ use serde::{Deserialize, Serialize};
 pub use audit::{Audit, OnFailure};
 pub use fault::ConfigError;
 pub use load::{Overrides, Reading, load, locate_data_dir, read};
+pub use quotas::{Period, Quotas};
 pub use reload::{Change, LIVE};
 pub use sandbox::{Backend, Commands, Level, MaxProcesses, PolicyAction, RelaxedLevel, Sandbox, StandardLevel};
 pub use settings::{Origin, Setting, Settings, masked};
@@ -40,6 +42,9 @@ pub struct Config {
     /// `[rate_limit]`
     #[serde(default)]
     pub rate_limit: RateLimit,
+    /// `[quotas]`
+    #[serde(default)]
+    pub quotas: Quotas,
     /// `[auth]`
     #[serde(default)]
     pub auth: Auth,
@@ -68,6 +73,7 @@ impl Config {
             sessions: Sessions::default(),
             edge: Edge::default(),
             rate_limit: RateLimit::default(),
+            quotas: Quotas::default(),
             auth: Auth::default(),
             store: Store::default(),
             sandbox: Sandbox::default(),

@@ -143,6 +143,8 @@ impl Prepared {
         let mark = RunMark::new(&root, &welcome.boot_id);
         registry.take_up(kernels, mark.tail()).await.context("sessions cannot be taken up")?;
         mark.begin().context("the store cannot be marked")?;
+        let quotas = registry.quotas();
+        tasks.spawn(async move { quotas.keep().await });
 
         let edge =
             Edge::new(edge_config(&welcome, &trust), trust.auth(), registry.clone(), audit.clone(), metrics.clone());

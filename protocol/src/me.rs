@@ -34,6 +34,8 @@ pub struct MeLimits {
     pub burst: Option<u64>,
     /// The most that a session may ask for; what is asked for beyond it is lowered. A sandbox level may have less.
     pub session: ResourceLimits,
+    /// What it may use in a period.
+    pub quotas: MeQuotas,
 }
 
 /// What a subject has.
@@ -45,4 +47,48 @@ pub struct MeUsage {
     pub sockets: u64,
     /// Requests that may come at once after this one; null if they are not limited.
     pub requests_left: Option<u64>,
+    /// What it has used in this period.
+    pub quotas: MeQuotaUsage,
+}
+
+/// What a subject may use in a period; null where that is not limited.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
+pub struct MeQuotas {
+    /// After which counts begin anew.
+    pub period: QuotaPeriod,
+    /// Executions that are accepted in a period.
+    pub executions: Option<u64>,
+    /// Sessions that are created in a period.
+    pub session_creations: Option<u64>,
+    /// Seconds of CPU time in a period.
+    pub cpu_seconds: Option<u64>,
+    /// MiB that the logs of its sessions may take, at any time.
+    pub stored_mb: Option<u64>,
+}
+
+/// A span of the calendar, in UTC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
+#[serde(rename_all = "snake_case")]
+pub enum QuotaPeriod {
+    /// From minute 0 on.
+    Hour,
+    /// From midnight on.
+    Day,
+    /// From the midnight before the first day on.
+    Month,
+}
+
+/// What a subject has used in this period.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
+pub struct MeQuotaUsage {
+    /// When the counts begin anew, RFC 3339 in UTC.
+    pub period_ends_at: String,
+    /// Executions that were accepted.
+    pub executions: u64,
+    /// Sessions that were created.
+    pub session_creations: u64,
+    /// CPU time that was used, in milliseconds.
+    pub cpu_time_ms: u64,
+    /// Bytes that the logs of its sessions take now.
+    pub stored_bytes: u64,
 }

@@ -179,7 +179,7 @@ impl Principal {
     /// Whose sessions it creates, and how many of them it may have.
     pub(super) fn owner(&self) -> Owner {
         let max_sessions = self.limits.max_sessions.map(|most| usize::try_from(most).unwrap_or(usize::MAX));
-        Owner { name: self.subject.clone(), max_sessions }
+        Owner { name: self.subject.clone(), max_sessions, caps: self.limits.caps() }
     }
 
     /// How long the token is still good for, leeway included; zero once it is not.

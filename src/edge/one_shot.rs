@@ -36,6 +36,7 @@ pub(super) async fn execute(mut call: Call) -> Result<Answer, Fault> {
         stdin: request.stdin,
         // Nobody else knows the session, so nobody could answer.
         interactive: false,
+        account: call.connection.shared.registry.account(&call.principal.owner()),
     };
     let accepted = handle.execute(execute).await?;
     if let Some(format) = format {

@@ -5,8 +5,9 @@
 
 use std::borrow::Cow;
 
-use http::header::{ALLOW, CONTENT_RANGE};
+use http::header::{ALLOW, CONTENT_RANGE, RETRY_AFTER};
 use http::{HeaderName, StatusCode};
+use jiff::Timestamp;
 use repltool_protocol::close::CloseCode;
 use repltool_protocol::codec::shorten;
 use repltool_protocol::frame::Notice;
@@ -15,6 +16,7 @@ use repltool_protocol::rest::{FieldError, Problem, ProblemCode};
 
 use super::auth::AuthError;
 use crate::session::log::LogError;
+use crate::session::quotas::Exhausted;
 use crate::session::registry::CreateError;
 use crate::session::{FileFault, Refusal};
 
@@ -186,6 +188,7 @@ impl From<Refusal> for Fault {
             Refusal::File(message, FileFault::Path) => return Self::field("path", message),
             Refusal::File(_, FileFault::Full) => ProblemCode::StorageFull,
             Refusal::ExpressionLimit(_) => ProblemCode::ExpressionLimit,
+            Refusal::Quota(exhausted) => return exhausted.into(),
             Refusal::Gone => ProblemCode::Gone,
             Refusal::Draining => ProblemCode::Draining,
             Refusal::StorageFull => ProblemCode::StorageFull,
@@ -201,6 +204,7 @@ impl From<CreateError> for Fault {
     fn from(error: CreateError) -> Self {
         let code = match &error {
             CreateError::PerSubject(_) | CreateError::Total(_) => ProblemCode::SessionLimit,
+            CreateError::Quota(exhausted) => return exhausted.into(),
             CreateError::SandboxUnavailable(_) => ProblemCode::SandboxUnavailable,
             CreateError::Invalid { field, message } => return Self::field(field.clone(), message.clone()),
             CreateError::StorageFull => ProblemCode::StorageFull,
@@ -209,6 +213,17 @@ impl From<CreateError> for Fault {
             CreateError::Internal => return Self::untold(),
         };
         Self::new(code, error.to_string())
+    }
+}
+
+impl From<&Exhausted> for Fault {
+    fn from(exhausted: &Exhausted) -> Self {
+        let field = format!("quotas.{}", exhausted.quota.name());
+        let fault = Self::new(ProblemCode::RateLimited, exhausted.to_string());
+        let errors = vec![FieldError { field, message: fault.detail.to_string() }];
+        let wait_s =
+            exhausted.anew.map(|anew| anew.duration_since(Timestamp::now()).as_secs().saturating_add(1).max(1));
+        Self { errors, header: wait_s.map(|wait_s| (RETRY_AFTER, wait_s.to_string())), ..fault }
     }
 }
 
@@ -291,6 +306,22 @@ mod tests {
             let fault = Fault::from(refusal);
             assert_eq!((fault.status().as_u16(), fault.close_code().code()), (status, close), "{fault:?}");
         }
+    }
+
+    #[test]
+    fn a_quota_is_named_and_comes_with_a_time_if_time_helps() {
+        use crate::config::Period;
+        use crate::session::quotas::Quota;
+        let anew = Timestamp::now() + jiff::SignedDuration::from_secs(90);
+        let of = |quota, anew| Exhausted { quota, limit: 7, period: Period::Day, anew };
+        let fault = Fault::from(Refusal::Quota(of(Quota::Executions, Some(anew))));
+        assert_eq!((fault.status().as_u16(), fault.close_code().code()), (429, 4429), "{fault:?}");
+        let wait_s: u64 = fault.header().expect("a header").1.parse().expect("seconds");
+        assert!((60..=91).contains(&wait_s), "{wait_s}");
+        assert_eq!(fault.document("7f").errors[0].field, "quotas.executions");
+        let fault = Fault::from(CreateError::Quota(of(Quota::StoredMb, None)));
+        assert_eq!((fault.code(), fault.header()), (ProblemCode::RateLimited, None));
+        insta::assert_snapshot!(fault.detail(), @"your quota of 7 MiB in the logs of your sessions is used up; delete sessions that you need no longer");
     }
 
     #[test]

@@ -67,6 +67,7 @@ pub(super) async fn execute(mut call: Call, id: &str) -> Result<Answer, Fault> {
         stdin: request.stdin,
         // Whoever reads the events as they come sees what the program asks, and can answer it.
         interactive: format.is_some(),
+        account: call.connection.shared.registry.account(&call.principal.owner()),
     };
     let place = format.map(|_| call.connection.shared.limits.place(&call.principal)).transpose()?;
     let accepted = handle.execute(execute).await.map_err(|refusal| refused(&handle, refusal))?;

@@ -56,6 +56,8 @@ pub const POLICY_RULES: [&str; 10] = [
     "unscreened",
     OTHER,
 ];
+/// Quotas of a subject, by their keys.
+pub const QUOTAS: [&str; 4] = ["executions", "session_creations", "cpu_seconds", "stored_mb"];
 /// The two processes of a server.
 pub const PROCESSES: [&str; 2] = ["supervisor", "gateway"];
 /// What has no name of its own.
@@ -118,6 +120,12 @@ pub(super) struct Lost {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct Reason {
     pub(super) reason: &'static str,
+}
+
+/// A quota.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct OfQuota {
+    pub(super) quota: &'static str,
 }
 
 /// A rule that was broken, and what found out.

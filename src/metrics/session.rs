@@ -12,7 +12,7 @@ use repltool_protocol::rest::{Language, SandboxMode};
 use tokio::time::Instant;
 
 use super::labels::{self, Broken, ENDS, Ending, LANGUAGES, LIMITS, LOSSES, Level, Lost, OUTCOMES, OfLanguage};
-use super::labels::{Reason, Struck};
+use super::labels::{OfQuota, QUOTAS, Reason, Struck};
 use super::{Metrics, begin, counter, counters, gauges, observe, of_work, seconds};
 
 /// The metrics of all sessions.
@@ -32,6 +32,7 @@ pub(super) struct Sessions {
     starts: Family<Ending, Counter>,
     start_times: Family<OfLanguage, Histogram>,
     log_failures: Counter,
+    quota_refusals: Family<OfQuota, Counter>,
 }
 
 impl Sessions {
@@ -73,6 +74,7 @@ impl Sessions {
                 "log_write_failures",
                 "Times that the log of a session could not be written",
             ),
+            quota_refusals: counters(registry, "quota_refusals", "Refusals because a quota of a subject was used up"),
         };
         sessions.begin_series();
         sessions
@@ -107,6 +109,9 @@ impl Sessions {
         for reason in ENDS {
             begin(&self.ended, &Reason { reason });
         }
+        for quota in QUOTAS {
+            begin(&self.quota_refusals, &OfQuota { quota });
+        }
         for broken in Broken::all() {
             begin(&self.violations, &broken);
         }
@@ -127,6 +132,11 @@ impl Metrics {
         let level = Level::of(language, mode);
         let output = self.0.session.output.get_or_create_owned(&OfLanguage { language: level.language });
         SessionMeter { metrics: self.clone(), level, output }
+    }
+
+    /// Something was refused because a quota is used up, one of [`labels::QUOTAS`].
+    pub fn quota_refused(&self, quota: &'static str) {
+        self.0.session.quota_refusals.get_or_create(&OfQuota { quota }).inc();
     }
 }
 

@@ -15,8 +15,10 @@
 pub mod actor;
 pub mod admission;
 mod audited;
+mod creation;
 mod files;
 pub mod log;
+pub mod quotas;
 mod recovery;
 pub mod registry;
 mod screening;
@@ -28,13 +30,13 @@ use std::time::Duration;
 use repltool_protocol::event::{ExecutionState, SessionStatus};
 use repltool_protocol::ids::{ExecutionId, Seq, SessionId};
 use repltool_protocol::query::{QueryKind, Reply};
-use repltool_protocol::rest::{HistoryEntry, Language, ResourceLimits, SandboxMode, Session, SessionConfig};
+use repltool_protocol::rest::{HistoryEntry, Language, ResourceLimits, SandboxMode, Session};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
 use crate::runtime::files::{FileAnswer, FileAsk};
 use crate::store::Store;
-use crate::supervisor::link::Create;
+use creation::create_request;
 pub use files::{FileFault, NewFile, OpenFile};
 pub use screening::{Judged, Screening};
 
@@ -50,6 +52,9 @@ pub enum Refusal {
     /// `max_expressions` is reached.
     #[error("the session has run its {0} executions; create a new one")]
     ExpressionLimit(u64),
+    /// A quota of the caller is used up.
+    #[error(transparent)]
+    Quota(#[from] quotas::Exhausted),
     /// The session has ended.
     #[error("the session has ended")]
     Gone,
@@ -80,7 +85,7 @@ pub enum Refusal {
 }
 
 /// An execution to run.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Execute {
     /// The client's name for it, or none.
     pub id: Option<ExecutionId>,
@@ -92,6 +97,8 @@ pub struct Execute {
     pub stdin: Option<String>,
     /// Whether a client is there to answer: without, and without `stdin`, the program reads end of file at once.
     pub interactive: bool,
+    /// Where it is counted, unless its session is that of one request, which was.
+    pub account: quotas::Account,
 }
 
 /// What a client gives a running program to read.
@@ -355,38 +362,6 @@ impl SessionHandle {
 /// A name for an execution whose client gave none: 128 random bits.
 fn new_execution_id() -> ExecutionId {
     format!("{:032x}", rand::random::<u128>()).parse().expect("32 hex digits are an id")
-}
-
-/// What the supervisor is asked for on behalf of a session.
-fn create_request(identity: &Identity, config: &SessionConfig) -> Create {
-    // A process may take the CPU time of many executions; what one execution may take is not enforced by this ceiling.
-    let cpu_seconds = identity.limits.max_cpu_time.saturating_mul(identity.limits.max_expressions).max(3600);
-    Create {
-        request: 0,
-        session: identity.id.clone(),
-        language: match identity.language {
-            Language::Shell => Language::Bash,
-            language => language,
-        },
-        mode: identity.sandbox_mode,
-        environment: config.environment.iter().map(|(name, value)| (name.clone(), value.clone())).collect(),
-        working_directory: config.working_directory.as_deref().map(below_workspace),
-        memory_bytes: identity.limits.max_memory_mb << 20,
-        cpu_seconds,
-    }
-}
-
-/// The same directory as names below the session's own one. That the path leads to such a one has been checked.
-fn below_workspace(path: &str) -> String {
-    let mut names = Vec::new();
-    for part in path.strip_prefix("/workspace").unwrap_or(path).split('/') {
-        match part {
-            "" | "." => {}
-            ".." => drop(names.pop()),
-            name => names.push(name),
-        }
-    }
-    names.join("/")
 }
 
 /// RFC 3339 in UTC with milliseconds.

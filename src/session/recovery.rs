@@ -26,6 +26,7 @@ impl Registry {
     /// # Errors
     /// [`OpenError::Store`]. A session whose log cannot be read is told in the server's log and left out.
     pub async fn take_up(&self, mut kernels: Vec<Delivered>, tail: Tail) -> Result<(), OpenError> {
+        self.shared.quotas.load().await?;
         let (gone, rows): (Vec<_>, Vec<_>) =
             self.shared.store.sessions().await?.into_iter().partition(is_to_be_deleted);
         for row in &gone {

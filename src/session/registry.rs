@@ -20,6 +20,7 @@ use tracing::Instrument;
 use super::actor::{Actor, Origin, Parts, Settings};
 use super::audited;
 use super::log::{Log, LogError, LogLimits, LogReader, Total};
+use super::quotas::{Account, Caps, Quotas, Wish};
 use super::{COMMAND_QUEUE, Command, Identity, Lifespan, Screening, SessionHandle, Snapshot, create_request};
 use crate::audit::Audit;
 use crate::config::Config;
@@ -36,6 +37,8 @@ pub struct Owner {
     pub name: String,
     /// How many they may be with this one; none: as many as everybody may have. Lowers that, never raises it.
     pub max_sessions: Option<usize>,
+    /// What else they may have at most.
+    pub caps: Caps,
 }
 
 /// Every session. Cheap to clone.
@@ -61,6 +64,7 @@ pub(super) struct Shared {
     pub(super) audit: Audit,
     screening: Arc<Screening>,
     pub(super) metrics: Metrics,
+    pub(super) quotas: Quotas,
     tasks: TaskTracker,
     draining: AtomicBool,
 }
@@ -101,6 +105,7 @@ impl Registry {
             log_limits: LogLimits::new(config.store.session_mb << 20),
             log_total: Total::new(config.store.total_mb << 20),
             logs,
+            quotas: Quotas::new(&config.quotas, store.clone(), metrics.clone()),
             store,
             supervisor,
             audit,
@@ -148,6 +153,11 @@ impl Registry {
             return Err(CreateError::StorageFull);
         }
         let permits = self.permits(&owner.name, owner.max_sessions)?;
+        let account = self.account(owner);
+        let admitted = account.admit(match lifespan {
+            Lifespan::Kept => Wish::SESSION,
+            Lifespan::OneShot => Wish::ONE_SHOT,
+        })?;
         self.prepare_screening(config.language);
         let identity = Arc::new(Identity {
             id: new_session_id(),
@@ -167,6 +177,7 @@ impl Registry {
         let (log, reader) = self.store_new(&identity, &config).await.inspect_err(|_| {
             self.shared.supervisor.release(&identity.id);
         })?;
+        admitted.keep();
         meter.created();
         tracing::info!(session = %identity.id, language = ?identity.language, mode = ?identity.sandbox_mode, "created");
         self.shared.audit.note(audited::created(&identity));
@@ -210,7 +221,7 @@ impl Registry {
         permits: Option<Permits>,
         origin: Origin,
     ) -> SessionHandle {
-        log.share(self.shared.log_total.clone());
+        log.share(self.shared.log_total.clone(), self.shared.quotas.stored(&identity.owner));
         let (sender, commands) = mpsc::channel(COMMAND_QUEUE);
         let (snapshot, watched) = watch::channel(first_snapshot(&identity));
         let shared = &self.shared;
@@ -225,6 +236,7 @@ impl Registry {
             meter: shared.metrics.session(identity.language, identity.sandbox_mode),
             store: shared.store.clone(),
             supervisor: shared.supervisor.clone(),
+            account: shared.quotas.account(&identity.owner, Caps::default()),
             audit: shared.audit.clone(),
             commands,
             snapshot,
@@ -274,6 +286,16 @@ impl Registry {
         }
         let own = subject.clone().try_acquire_owned().map_err(|_| CreateError::PerSubject(max))?;
         Ok((total, own))
+    }
+
+    /// Where what somebody does is counted.
+    pub fn account(&self, owner: &Owner) -> Account {
+        self.shared.quotas.account(&owner.name, owner.caps)
+    }
+
+    /// The quotas of every subject.
+    pub fn quotas(&self) -> Quotas {
+        self.shared.quotas.clone()
     }
 
     /// Sessions that count to the cap of a subject, and that cap.
@@ -330,6 +352,7 @@ impl Registry {
         futures::future::join_all(drained).await;
         self.shared.tasks.close();
         self.shared.tasks.wait().await;
+        self.shared.quotas.save();
     }
 }
 

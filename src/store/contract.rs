@@ -5,7 +5,7 @@ use repltool_protocol::event::{Limit, SessionStatus, Usage, Violation, Violation
 use repltool_protocol::ids::SessionId;
 use repltool_protocol::rest::{HistoryEntry, SessionConfig};
 
-use super::{SessionRow, SessionState, Store};
+use super::{QuotaUsage, SessionRow, SessionState, Store};
 
 pub(super) async fn holds(store: &Store) {
     sessions_come_back_as_they_were(store).await;
@@ -15,6 +15,7 @@ pub(super) async fn holds(store: &Store) {
     deletion_takes_everything_and_nothing_else(store).await;
     numbers_beyond_63_bits_are_refused_not_changed(store).await;
     what_nobody_waits_for_is_done_all_the_same(store).await;
+    usage_of_quotas_is_replaced_and_forgotten_by_period(store).await;
 }
 
 pub(super) fn row(id: &str) -> SessionRow {
@@ -143,4 +144,23 @@ async fn what_nobody_waits_for_is_done_all_the_same(store: &Store) {
     drop(store.0.create_session(row.clone()));
     fill(store, &row.id, 1);
     assert_eq!(store.history(&row.id, 10, 0).await.unwrap().0, 1);
+}
+
+async fn usage_of_quotas_is_replaced_and_forgotten_by_period(store: &Store) {
+    let usage = |subject: &str, period: i64, executions| QuotaUsage {
+        subject: subject.into(),
+        period_start: Timestamp::from_second(period).unwrap(),
+        executions,
+        session_creations: 2,
+        cpu_time_ms: 3,
+    };
+    assert_eq!(store.quota_usage().await.unwrap(), []);
+    let (ada, eve) = ("ada \"'é\\\u{1}", "eve");
+    store.keep_quota_usage(vec![usage(ada, 3600, 1), usage(eve, 3600, u64::MAX), usage(ada, 7200, 5)]);
+    store.keep_quota_usage(vec![usage(ada, 3600, 7)]);
+    let mut found = store.quota_usage().await.unwrap();
+    found.sort_by_key(|it| (it.subject.clone(), it.period_start));
+    assert_eq!(found, [usage(ada, 3600, 7), usage(ada, 7200, 5), usage(eve, 3600, i64::MAX as u64)]);
+    store.forget_quota_usage(Timestamp::from_second(7200).unwrap());
+    assert_eq!(store.quota_usage().await.unwrap(), [usage(ada, 7200, 5)]);
 }

@@ -17,6 +17,7 @@ use jiff::Timestamp;
 use repltool_protocol::event::{Outcome, SessionStatus};
 use repltool_protocol::ids::SessionId;
 use repltool_protocol::rest::{HistoryEntry, SessionConfig};
+use serde::Serialize;
 
 pub use sqlite::Sqlite;
 
@@ -51,6 +52,22 @@ pub struct SessionState {
     pub expression_count: u64,
     /// Its interpreter was lost and no result has said so yet.
     pub state_lost: bool,
+}
+
+/// What a subject has used in a period.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct QuotaUsage {
+    /// Whose it is.
+    pub subject: String,
+    /// When the period began; kept to the second.
+    #[serde(with = "jiff::fmt::serde::timestamp::second::required")]
+    pub period_start: Timestamp,
+    /// Executions that were accepted.
+    pub executions: u64,
+    /// Sessions that were created.
+    pub session_creations: u64,
+    /// CPU time, in milliseconds.
+    pub cpu_time_ms: u64,
 }
 
 /// Why the store cannot do something.
@@ -117,6 +134,12 @@ pub trait Backend: Debug + Send + Sync {
     fn update(&self, id: SessionId, state: SessionState);
     /// The session ended.
     fn end(&self, id: SessionId, at: Timestamp);
+    /// What every subject has used.
+    fn quota_usage(&self) -> Answer<Vec<QuotaUsage>>;
+    /// Subjects have used so much now.
+    fn keep_quota_usage(&self, usage: Vec<QuotaUsage>);
+    /// What was used in periods that began before this instant is forgotten.
+    fn forget_quota_usage(&self, before: Timestamp);
 }
 
 /// The way to a backend; cheap to clone.
@@ -220,6 +243,24 @@ impl Store {
     pub async fn end(&self, id: &SessionId, at: Timestamp) -> Result<(), StoreError> {
         self.0.end(id.clone(), at);
         self.0.flush().await
+    }
+
+    /// What every subject has used in each period that is not forgotten, in no order.
+    ///
+    /// # Errors
+    /// [`StoreError::Database`], [`StoreError::Closed`].
+    pub async fn quota_usage(&self) -> Result<Vec<QuotaUsage>, StoreError> {
+        self.0.quota_usage().await
+    }
+
+    /// Replaces what these subjects have used in these periods. Numbers beyond 63 bits are stored as the largest one.
+    pub fn keep_quota_usage(&self, usage: Vec<QuotaUsage>) {
+        self.0.keep_quota_usage(usage);
+    }
+
+    /// Forgets what was used in periods that began before this instant.
+    pub fn forget_quota_usage(&self, before: Timestamp) {
+        self.0.forget_quota_usage(before);
     }
 
     /// Waits until everything before it is stored; called last, before the process ends. A failure is told in the

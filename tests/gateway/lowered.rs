@@ -72,7 +72,7 @@ async fn what_a_token_lowers_is_told_to_its_holder() {
     let server = Server::start().await;
     let limits = json!({
         "max_sessions": 2, "max_sockets": 3, "requests_per_minute": 6, "burst": 5, "max_memory_mb": 100,
-        "max_gold": 1, "max_cpu_time": 100_000,
+        "max_gold": 1, "max_cpu_time": 100_000, "executions": 7, "cpu_seconds": 0,
     });
     let headers = [("authorization", &*bearer(&token(&server, limits)))];
     let reply = ask(&server, "GET", "/api/v1/me", &headers, b"").await;
@@ -88,6 +88,13 @@ async fn what_a_token_lowers_is_told_to_its_holder() {
         "max_memory_mb": 100,
         "max_output_size": 10485760,
         "max_expressions": 10000
+      },
+      "quotas": {
+        "period": "day",
+        "executions": 7,
+        "session_creations": null,
+        "cpu_seconds": 0,
+        "stored_mb": null
       }
     }
     "#);

@@ -62,6 +62,9 @@ mod lowered;
 /// Limits on clients: requests, failed logins, messages, sessions and sockets at once.
 mod rates;
 
+/// Quotas of a subject by the hour, day or month: refused, told, kept, lowered.
+mod quotas;
+
 /// TLS: the version, the certificate and its renewal, certificates of clients, and what is no TLS.
 mod tls;
 
@@ -105,8 +108,10 @@ mod hostile_frames;
 mod socket_refusals;
 
 /// Fresh tokens on open sockets.
-mod reload;
 mod renewal;
+
+/// Settings that are read again while a server runs.
+mod reload;
 
 /// How sockets end, and how they are refused: close codes.
 mod closing;

@@ -84,6 +84,7 @@ const CLOSED: &[(&str, &[&str])] = &[
     ("layer", &["kernel", "policy"]),
     ("over", &["http", "socket"]),
     ("process", &["supervisor", "gateway"]),
+    ("quota", &["executions", "session_creations", "cpu_seconds", "stored_mb"]),
     ("method", &["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "other"]),
     ("tier", &["A", "B", "C"]),
     ("version", &[env!("CARGO_PKG_VERSION")]),

@@ -310,7 +310,7 @@ async fn rates_can_be_switched_off_and_caps_stay() {
 async fn me_tells_who_asks_and_what_is_left() {
     let server = slow(4).await;
     let reply = get(&server, &server.token("ada", "tool:execute admin other", "1h"), "/api/v1/me").await;
-    insta::assert_json_snapshot!(reply.json(), { ".expires_at" => "[time]" }, @r#"
+    insta::assert_json_snapshot!(reply.json(), { ".expires_at" => "[time]", ".usage.quotas.period_ends_at" => "[time]" }, @r#"
     {
       "subject": "ada",
       "scopes": [
@@ -329,12 +329,26 @@ async fn me_tells_who_asks_and_what_is_left() {
           "max_memory_mb": 4096,
           "max_output_size": 10485760,
           "max_expressions": 10000
+        },
+        "quotas": {
+          "period": "day",
+          "executions": null,
+          "session_creations": null,
+          "cpu_seconds": null,
+          "stored_mb": null
         }
       },
       "usage": {
         "sessions": 0,
         "sockets": 0,
-        "requests_left": 3
+        "requests_left": 3,
+        "quotas": {
+          "period_ends_at": "[time]",
+          "executions": 0,
+          "session_creations": 0,
+          "cpu_time_ms": 0,
+          "stored_bytes": 0
+        }
       }
     }
     "#);

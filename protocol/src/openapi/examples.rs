@@ -61,8 +61,17 @@ fn me() -> Value {
             "session": {
                 "max_cpu_time": 300, "max_memory_mb": 4096, "max_output_size": 10_485_760, "max_expressions": 10_000,
             },
+            "quotas": {
+                "period": "day", "executions": 1000, "session_creations": 100, "cpu_seconds": 3600, "stored_mb": null,
+            },
         },
-        "usage": { "sessions": 1, "sockets": 0, "requests_left": 199 },
+        "usage": {
+            "sessions": 1, "sockets": 0, "requests_left": 199,
+            "quotas": {
+                "period_ends_at": "2026-04-09T00:00:00.000Z", "executions": 12, "session_creations": 3,
+                "cpu_time_ms": 5400, "stored_bytes": 65_536,
+            },
+        },
     })
 }
 

@@ -6,6 +6,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::AuthError;
+use crate::session::quotas::Caps;
 
 /// What a token allows; none: as much as the server does.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
@@ -27,6 +28,14 @@ pub struct ReplLimits {
     pub max_output_size: Option<u64>,
     /// `max_expressions` of a session.
     pub max_expressions: Option<u64>,
+    /// Executions of the subject in a period.
+    pub executions: Option<u64>,
+    /// Sessions that the subject creates in a period.
+    pub session_creations: Option<u64>,
+    /// Seconds of CPU time of the subject in a period.
+    pub cpu_seconds: Option<u64>,
+    /// MiB in the logs of the subject's sessions.
+    pub stored_mb: Option<u64>,
 }
 
 impl ReplLimits {
@@ -60,6 +69,12 @@ impl ReplLimits {
         };
         self.lower(&mut most, *ResourceLimits::MEMORY_MB.start());
         most
+    }
+
+    /// What the quotas are lowered to.
+    pub fn caps(&self) -> Caps {
+        let Self { executions, session_creations, cpu_seconds, stored_mb, .. } = *self;
+        Caps { executions, session_creations, cpu_seconds, stored_mb }
     }
 
     /// The smaller of a cap of the server and one of the token.
@@ -98,7 +113,16 @@ mod tests {
 
     #[test]
     fn what_cannot_be_read_is_no_absence_of_a_limit() {
-        for member in ["max_sessions", "max_sockets", "requests_per_minute", "burst", "max_cpu_time", "max_memory_mb"] {
+        for member in [
+            "max_sessions",
+            "max_sockets",
+            "requests_per_minute",
+            "burst",
+            "max_cpu_time",
+            "max_memory_mb",
+            "executions",
+            "stored_mb",
+        ] {
             for wrong in [json!("5"), json!(-1), json!(1.5), json!([5]), json!({}), json!(true), json!(1e30)] {
                 assert_eq!(read(json!({ member: wrong })), Err(AuthError::Claim), "{member}: {wrong}");
             }

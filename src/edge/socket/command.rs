@@ -62,7 +62,10 @@ impl<'a> Socket<'a> {
                 self.source.follow(execution, after);
                 Ok(())
             }
-            Answered::Refused { id, fault } => self.say(&fault.notice(id)),
+            Answered::Refused { id, fault } => {
+                self.connection.shared.audited.note_refusal(&self.visit(), &fault);
+                self.say(&fault.notice(id))
+            }
             Answered::Replied { id, outcome } => {
                 self.questions -= 1;
                 match outcome {
@@ -88,7 +91,8 @@ impl<'a> Socket<'a> {
                     return self.say(&fault.notice(Some(id.to_string())));
                 }
                 let timeout = rest::timeout(timeout_ms);
-                let execute = Execute { id: Some(id.clone()), code, timeout, stdin, interactive: true };
+                let account = self.connection.shared.registry.account(&self.principal.owner());
+                let execute = Execute { id: Some(id.clone()), code, timeout, stdin, interactive: true, account };
                 self.answers.push(run(attachment, execute, id).boxed());
             }
             ClientFrame::Stdin { data, eof } => match validate::input(data, eof) {

@@ -15,6 +15,7 @@ use crate::runtime::KernelEvent;
 use crate::session::admission::{Fingerprint, Ticket, Verdict};
 use crate::session::audited;
 use crate::session::log::{self, Found, LogError};
+use crate::session::quotas::{Admitted, Wish};
 use crate::session::{Accepted, Command, End, Judged, Lifespan, Refusal, new_execution_id};
 use crate::store::SessionRow;
 
@@ -55,6 +56,10 @@ impl Actor {
         if self.stalled.is_some() || self.audit.refuses() {
             return Err(Refusal::StorageFull);
         }
+        let admitted = match (self.identity.lifespan, &job.account) {
+            (Lifespan::Kept, Some(account)) => Some(account.admit(Wish::EXECUTION)?),
+            _ => None,
+        };
         let command = log::Command { id: id.clone(), body: job.encode() };
         let queued = self.log.accept(&command).map_err(|error| match error {
             LogError::Full(_) => Refusal::StorageFull,
@@ -63,6 +68,7 @@ impl Actor {
                 Refusal::Internal
             }
         })?;
+        admitted.into_iter().for_each(Admitted::keep);
         let after = Seq(queued.0.saturating_sub(1));
         let bytes = job.bytes();
         self.book.queue(Ticket { id: id.clone(), job, bytes }, fingerprint, after);
@@ -198,8 +204,10 @@ impl Actor {
             let Some((_, reply)) = self.draining.take() else { return };
             return self.terminate(reply).await;
         }
+        let payer = self.payer();
         self.end_running("the server stopped");
         self.end_waiting("the server stopped before it ran");
+        self.charge_rest(&payer);
         self.kernel = None;
         if let Some((_, reply)) = self.draining.take() {
             let _ = reply.send(());
@@ -217,6 +225,7 @@ impl Actor {
 
     pub(super) async fn close(&mut self, why: &str, end: End, reason: StatusReason) {
         self.meter.ended(end.name());
+        let payer = self.payer();
         self.end_running(why);
         self.end_waiting(why);
         let record = audited::ended(&self.identity, audited::reason(end));
@@ -242,6 +251,7 @@ impl Actor {
                 tracing::error!("processes of the session are still there");
             }
         }
+        self.charge_rest(&payer);
         self.kernel = None;
         self.supervisor.release(&self.identity.id);
         for reply in self.restarts.drain(..) {

@@ -58,6 +58,7 @@ impl Actor {
             return self.stall(&error);
         }
         self.watch(true, Some(running.deadline_ns));
+        self.charge_idle();
         if let Some(kernel) = &mut self.kernel {
             kernel.begin_usage();
         }
@@ -260,7 +261,7 @@ impl Actor {
     ) {
         let Some(running) = self.running.take() else {
             self.state_lost = true;
-            return;
+            return self.charge_lost(used);
         };
         let mut outcome = running.outcome();
         outcome.state_lost = true;
@@ -288,6 +289,7 @@ impl Actor {
 
     pub(super) fn settle(&mut self, running: Running, mut outcome: Outcome) {
         self.watch(true, None);
+        self.charge_execution(&running, &outcome);
         if let Some(kernel) = &mut self.kernel {
             kernel.begin_usage();
         }

@@ -21,6 +21,7 @@ use crate::runtime::{BootError, Kernel, KernelEvent, Used};
 use crate::session::admission::Fingerprint;
 use crate::session::audited;
 use crate::session::log::Found;
+use crate::session::quotas::Account;
 use crate::session::{Execute, Judged, Refusal, create_request};
 use crate::supervisor::link::Exited;
 
@@ -47,14 +48,17 @@ pub(super) struct Job {
     /// What its lines in the log of the server stand in.
     #[serde(skip, default = "Span::none")]
     pub(super) span: Span,
+    /// Where it is counted; none in what an earlier gateway has stored.
+    #[serde(skip)]
+    pub(super) account: Option<Account>,
 }
 
 impl Job {
     pub(super) fn new(Judged { execute, judgement }: Judged) -> Self {
         let timeout_ms = u64::try_from(execute.timeout.as_millis()).unwrap_or(u64::MAX);
-        let Execute { code, stdin, interactive, .. } = execute;
+        let Execute { code, stdin, interactive, account, .. } = execute;
         let (queued_at, span) = (Some(Instant::now()), Span::none());
-        Self { code, timeout_ms, stdin, interactive, judgement, queued_at, span }
+        Self { code, timeout_ms, stdin, interactive, judgement, queued_at, span, account: Some(account) }
     }
 
     /// The same, whose lines in the log of the server are those of the request that it came by.

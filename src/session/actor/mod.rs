@@ -11,6 +11,7 @@
 //! Order of promises: a command is in the log before `queued` is told, all output of an execution before its `result`,
 //! and an interrupt has reached the interpreter or nothing before the next execution starts.
 
+mod charged;
 mod commands;
 mod execution;
 mod files;
@@ -23,6 +24,7 @@ mod running;
 mod stdin;
 mod timers;
 mod violations;
+mod waiting;
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -38,6 +40,7 @@ use tracing::Span;
 
 use super::admission::{Book, Fingerprint, Rules, Ticket};
 use super::log::{Found, Log, LogError, Message};
+use super::quotas::Account;
 use super::{Command, End, Identity, Refusal, Snapshot};
 use crate::audit::Audit;
 use crate::config::PolicyAction;
@@ -49,6 +52,7 @@ use kernel::Job;
 pub(crate) use kernel::stored_code;
 use running::{Finished, Running};
 use violations::Violations;
+use waiting::{next_event, sleep_until, until_booted};
 
 /// Code that may wait in one session, in bytes.
 const QUEUE_BYTES: usize = 16 * 1024 * 1024;
@@ -81,6 +85,8 @@ pub(crate) struct Parts {
     pub(crate) meter: SessionMeter,
     pub(crate) store: Store,
     pub(crate) supervisor: SupervisorHandle,
+    /// The owner's.
+    pub(crate) account: Account,
     pub(crate) audit: Audit,
     pub(crate) commands: mpsc::Receiver<Command>,
     pub(crate) snapshot: watch::Sender<Snapshot>,
@@ -115,6 +121,7 @@ pub(crate) struct Actor {
     meter: SessionMeter,
     store: Store,
     supervisor: SupervisorHandle,
+    account: Account,
     audit: Audit,
     commands: mpsc::Receiver<Command>,
     snapshot: watch::Sender<Snapshot>,
@@ -176,8 +183,8 @@ enum Wake {
 impl Actor {
     /// An actor at its beginning.
     pub(crate) fn new(parts: Parts, origin: Origin) -> Self {
-        let Parts { identity, config, settings, policy, log, meter, store, supervisor, audit, commands, snapshot } =
-            parts;
+        let Parts { identity, config, settings, policy, log, meter, store, supervisor, account, audit, .. } = parts;
+        let (commands, snapshot) = (parts.commands, parts.snapshot);
         let rules =
             Rules { queue: settings.queue, queue_bytes: QUEUE_BYTES, max_expressions: identity.limits.max_expressions };
         let now = Instant::now();
@@ -189,6 +196,7 @@ impl Actor {
             meter,
             store,
             supervisor,
+            account,
             audit,
             commands,
             snapshot,
@@ -371,30 +379,5 @@ impl Actor {
                 Some((Ticket { id: pending.command.id.clone(), job, bytes }, fingerprint))
             })
             .collect()
-    }
-}
-
-async fn next_event(kernel: &mut Option<Kernel>, read_output: bool) -> KernelEvent {
-    match kernel {
-        Some(kernel) => kernel.next(read_output).await,
-        None => std::future::pending().await,
-    }
-}
-
-async fn until_booted(boot: &mut Option<Boot>) -> Result<Box<Kernel>, BootError> {
-    match boot {
-        Some(future) => {
-            let outcome = future.await;
-            *boot = None;
-            outcome
-        }
-        None => std::future::pending().await,
-    }
-}
-
-async fn sleep_until(instant: Option<Instant>) {
-    match instant {
-        Some(instant) => tokio::time::sleep_until(instant).await,
-        None => std::future::pending().await,
     }
 }

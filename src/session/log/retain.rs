@@ -92,9 +92,9 @@ impl Log {
         Ok((command, decode_outcome(record.payload)?))
     }
 
-    /// Counts this log among all logs of the server from now on.
-    pub fn share(&mut self, total: Total) {
-        self.share = Share::of(total);
+    /// Counts this log among all logs of the server, and among those of its owner, from now on.
+    pub fn share(&mut self, total: Total, owners: Total) {
+        self.share = Share::of(total, owners);
         self.share.report(self.bytes());
     }
 

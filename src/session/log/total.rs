@@ -24,32 +24,42 @@ impl Total {
         self.0.bytes.load(Ordering::Relaxed)
     }
 
+    /// Whether others hold it, too.
+    pub fn is_shared(&self) -> bool {
+        Arc::strong_count(&self.0) > 1
+    }
+
+    fn change(&self, from: u64, to: u64) {
+        if to >= from {
+            self.0.bytes.fetch_add(to - from, Ordering::Relaxed);
+        } else {
+            self.0.bytes.fetch_sub(from - to, Ordering::Relaxed);
+        }
+    }
+
     /// Whether the logs take more than they may.
     pub fn is_over(&self) -> bool {
         self.bytes() > self.0.max
     }
 }
 
-/// What one log has added to the count; taken off when it is dropped.
+/// What one log has added to that count, and to that of its owner; taken off when it is dropped.
 #[derive(Debug, Default)]
 pub(super) struct Share {
-    total: Option<Total>,
+    totals: Option<(Total, Total)>,
     reported: u64,
 }
 
 impl Share {
-    pub(super) fn of(total: Total) -> Self {
-        Self { total: Some(total), reported: 0 }
+    pub(super) fn of(total: Total, owners: Total) -> Self {
+        Self { totals: Some((total, owners)), reported: 0 }
     }
 
     /// The log takes so many bytes now. Says whether all together take too much.
     pub(super) fn report(&mut self, bytes: u64) -> bool {
-        let Some(total) = &self.total else { return false };
-        if bytes >= self.reported {
-            total.0.bytes.fetch_add(bytes - self.reported, Ordering::Relaxed);
-        } else {
-            total.0.bytes.fetch_sub(self.reported - bytes, Ordering::Relaxed);
-        }
+        let Some((total, owners)) = &self.totals else { return false };
+        total.change(self.reported, bytes);
+        owners.change(self.reported, bytes);
         self.reported = bytes;
         total.is_over()
     }

@@ -1,5 +1,6 @@
 //! Why the registry has no session to give.
 
+use crate::session::quotas::Exhausted;
 use crate::store::StoreError;
 
 /// Why there is no new session.
@@ -11,6 +12,9 @@ pub enum CreateError {
     /// The server has as many as it may.
     #[error("the server has its {0} sessions; try again later")]
     Total(usize),
+    /// A quota of the subject is used up.
+    #[error(transparent)]
+    Quota(#[from] Exhausted),
     /// No interpreter could be started.
     #[error("no interpreter could be started: {0}")]
     SandboxUnavailable(String),

@@ -4,6 +4,7 @@
 //! last moments may be lost, never the whole. `secure_delete` overwrites what is deleted, and a deletion is answered
 //! only after the WAL was emptied, so no copy is left there.
 
+mod quotas;
 mod rows;
 #[cfg(test)]
 mod tests;
@@ -22,7 +23,7 @@ use repltool_protocol::rest::HistoryEntry;
 use rusqlite::{Connection, ErrorCode};
 use tokio::sync::oneshot;
 
-use super::{Answer, Backend, SessionRow, SessionState, StoreError};
+use super::{Answer, Backend, QuotaUsage, SessionRow, SessionState, StoreError};
 
 /// Jobs that wait for the thread. A caller beyond that waits, and its thread with it: that many are worked off in some
 /// milliseconds, unless the disk stands still, and then so do the logs.
@@ -33,7 +34,8 @@ const BATCH: usize = 256;
 const MAX_OWED: usize = 4096;
 
 /// Each step brings the file from the format of its position to the next one.
-const MIGRATIONS: [&str; 1] = ["
+const MIGRATIONS: [&str; 2] = [
+    "
     CREATE TABLE session (
         id TEXT PRIMARY KEY,
         owner TEXT NOT NULL,
@@ -60,7 +62,18 @@ const MIGRATIONS: [&str; 1] = ["
         UNIQUE (session, execution_id)
     ) STRICT;
     CREATE INDEX execution_of_session ON execution (session, position);
-"];
+",
+    "
+    CREATE TABLE quota_usage (
+        subject TEXT NOT NULL,
+        period_start INTEGER NOT NULL,
+        executions INTEGER NOT NULL,
+        session_creations INTEGER NOT NULL,
+        cpu_time_ms INTEGER NOT NULL,
+        PRIMARY KEY (subject, period_start)
+    ) STRICT, WITHOUT ROWID;
+",
+];
 
 /// Before the first table, or `auto_vacuum` has no effect.
 const SETTINGS: &str = "
@@ -158,6 +171,18 @@ impl Backend for Sqlite {
 
     fn end(&self, id: SessionId, at: Timestamp) {
         self.tell("an end", move |db| rows::end(db, &id, at));
+    }
+
+    fn quota_usage(&self) -> Answer<Vec<QuotaUsage>> {
+        self.ask(Purpose::Any, quotas::usage)
+    }
+
+    fn keep_quota_usage(&self, usage: Vec<QuotaUsage>) {
+        self.tell("usage of quotas", move |db| quotas::keep(db, &usage));
+    }
+
+    fn forget_quota_usage(&self, before: Timestamp) {
+        self.tell("the end of a period", move |db| quotas::forget(db, before));
     }
 }
 

@@ -131,7 +131,7 @@ fn signed(value: u64) -> Result<i64> {
     i64::try_from(value).map_err(|error| Error::ToSqlConversionFailure(error.into()))
 }
 
-fn unsigned(row: &Row<'_>, at: usize) -> Result<u64> {
+pub(super) fn unsigned(row: &Row<'_>, at: usize) -> Result<u64> {
     let value: i64 = row.get(at)?;
     u64::try_from(value).map_err(|_| Error::IntegralValueOutOfRange(at, value))
 }

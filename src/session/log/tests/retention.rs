@@ -162,11 +162,11 @@ async fn readers_race_with_retention_and_never_see_a_hole() {
 #[test]
 fn past_the_ceiling_of_all_logs_the_one_that_writes_gives_up_its_oldest_part() {
     let dir = tempfile::tempdir().unwrap();
-    let total = Total::new(20_000);
+    let (total, own) = (Total::new(20_000), Total::new(u64::MAX));
     let limits = limits(1 << 20, 1024);
     let make = |name: &str| {
         let (mut log, reader) = Log::create(&dir.path().join(name), limits).unwrap();
-        log.share(total.clone());
+        log.share(total.clone(), own.clone());
         (log, reader)
     };
     let pipes = Pipes::new();
@@ -178,7 +178,9 @@ fn past_the_ceiling_of_all_logs_the_one_that_writes_gives_up_its_oldest_part() {
     assert!(!total.is_over() || loud.bytes() < 3000, "{} bytes", loud.bytes());
     assert!(loud.first_seq() > Seq(1), "the loud one kept everything");
     assert_eq!(quiet_reader.kept_from(), Seq(1), "the quiet one lost something");
+    assert_eq!(own.bytes(), quiet.bytes() + loud.bytes(), "what their owner has");
     drop((quiet, loud));
-    assert!(!super::super::total::Share::of(total.clone()).report(20_000), "what is gone counts still");
-    assert!(super::super::total::Share::of(total).report(20_001));
+    assert_eq!(own.bytes(), 0);
+    assert!(!super::super::total::Share::of(total.clone(), own.clone()).report(20_000), "what is gone counts still");
+    assert!(super::super::total::Share::of(total, own).report(20_001));
 }

@@ -21,6 +21,7 @@ use crate::runtime::screen::Judgement;
 use crate::sandbox::cgroup::Counter;
 use crate::session::actor::{Origin, Parts, Settings};
 use crate::session::log::{Cursor, Found, Item, Log, LogLimits, LogReader, Tail};
+use crate::session::quotas::{Account, Caps, Quotas};
 use crate::session::{Command, Execute, Identity, Judged, Refusal, Snapshot, create_request};
 use crate::store::{SessionRow, Store};
 use crate::supervisor::handle::SupervisorHandle;
@@ -63,6 +64,11 @@ fn identity() -> Identity {
 
 fn facts() -> Facts {
     Facts { tier: "A", max_sessions: 1, max_log_bytes: 0, max_open_files: 0, standing: None }
+}
+
+fn account(store: &Store) -> Account {
+    let quotas = Quotas::new(&Default::default(), store.clone(), Metrics::new(facts()));
+    quotas.account("ada", Caps::default())
 }
 
 fn config() -> repltool_protocol::rest::SessionConfig {
@@ -114,7 +120,9 @@ fn parts(
     let audit = crate::audit::Audit::unheard();
     let meter = Metrics::new(facts()).session(identity.language, identity.sandbox_mode);
     let config = config();
-    let parts = Parts { identity, config, settings, policy, log, meter, store, supervisor, audit, commands, snapshot };
+    let account = account(&store);
+    let parts =
+        Parts { identity, config, settings, policy, log, meter, store, supervisor, account, audit, commands, snapshot };
     (parts, sender, watched)
 }
 
@@ -202,6 +210,7 @@ impl World {
             timeout: Duration::from_secs(60),
             stdin: None,
             interactive: false,
+            account: account(&self.store),
         };
         let judged = Judged { execute, judgement: Judgement::default() };
         self.commands
