@@ -4,6 +4,7 @@
 //! supervisor reads them once and sends the result to its gateway, which reads no file of its own. This module knows
 //! keys and values; what they do is told where they are used, and it opens nothing but the configuration file.
 
+mod alerts;
 mod audit;
 mod fault;
 mod file;
@@ -17,6 +18,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+pub use alerts::Alerts;
 pub use audit::{Audit, OnFailure};
 pub use fault::ConfigError;
 pub use load::{Overrides, Reading, load, locate_data_dir, read};
@@ -56,6 +58,9 @@ pub struct Config {
     /// `[audit]`
     #[serde(default)]
     pub audit: Audit,
+    /// `[alerts]`
+    #[serde(default)]
+    pub alerts: Alerts,
 }
 
 impl Config {
@@ -72,6 +77,7 @@ impl Config {
             runtimes: Runtimes::default(),
             log: Log::default(),
             audit: Audit::default(),
+            alerts: Alerts::default(),
         }
     }
 }

@@ -12,6 +12,7 @@
 //! `cli` and `client` are on the other side of the wire and know the protocol alone. `serve` is what happens before a
 //! supervisor runs, `gateway` joins the parts of the gateway process.
 
+pub mod alerts;
 pub mod audit;
 pub mod cli;
 pub mod client;

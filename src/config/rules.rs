@@ -100,6 +100,10 @@ pub(super) const RULES: &[(&str, Rule)] = &[
     ("audit.file_mb", Rule::Count(1, 1024)),
     ("audit.keep_days", Rule::Count(90, 36_500)),
     ("audit.on_failure", Rule::Word(&["refuse", "continue"])),
+    ("alerts.violations_per_minute", Rule::Count(0, 1_000_000_000)),
+    ("alerts.failed_logins_per_minute", Rule::Count(0, 60)),
+    ("alerts.limit_kills_per_10min", Rule::Count(0, 1_000_000_000)),
+    ("alerts.cooldown_s", Rule::Count(1, DAY)),
 ];
 
 /// A key with its rule, or none if there is no such key.

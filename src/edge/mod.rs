@@ -32,6 +32,7 @@ mod respond;
 mod rest;
 mod router;
 mod scrape;
+mod security;
 mod socket;
 mod stream;
 mod upgrade;
@@ -62,6 +63,7 @@ use self::hosts::Hosts;
 use self::limit::Limits;
 use self::problem::Fault;
 use self::router::Routes;
+use crate::alerts::Live;
 use crate::audit::Audit;
 use crate::config::RateLimit;
 use crate::metrics::Metrics;
@@ -119,6 +121,8 @@ struct Shared {
     proxies: Proxies,
     limits: Limits,
     audited: Audited,
+    /// What concerns security, as it comes.
+    security: Live,
     routes: Routes,
     /// Every connection, socket and creation of a session.
     tasks: TaskTracker,
@@ -139,7 +143,14 @@ struct Connection {
 
 impl Edge {
     /// Joins the parts; nothing happens before [`Edge::serve`].
-    pub fn new(config: EdgeConfig, auth: Auth, registry: Registry, audit: Audit, metrics: Metrics) -> Self {
+    pub fn new(
+        config: EdgeConfig,
+        auth: Auth,
+        registry: Registry,
+        audit: Audit,
+        security: Live,
+        metrics: Metrics,
+    ) -> Self {
         let hosts = Hosts::new(&config.allowed_hosts, &config.allowed_origins);
         let proxies = Proxies::new(&config.trusted_proxies);
         let limits = Limits::new(&config.rates, config.max_sockets_per_subject);
@@ -153,6 +164,7 @@ impl Edge {
             proxies,
             limits,
             audited,
+            security,
             routes: Routes::new(),
             tasks: TaskTracker::new(),
             drain: CancellationToken::new(),

@@ -19,7 +19,7 @@ use super::problem::Fault;
 use super::query::Query;
 use super::received::RequestBody;
 use super::respond::{self, Answer};
-use super::{Connection, Shared, assets, capabilities, counted, files, me, one_shot, rest, scrape, upgrade};
+use super::{Connection, Shared, assets, capabilities, counted, files, me, one_shot, rest, scrape, security, upgrade};
 use crate::metrics::labels::problem;
 use crate::session::SessionHandle;
 
@@ -51,6 +51,7 @@ pub(super) enum Endpoint {
     OneShot,
     Capabilities,
     Metrics,
+    SecurityEvents,
 }
 
 /// Who may ask.
@@ -125,6 +126,7 @@ pub(super) static ROUTES: &[(&str, &[Route])] = &[
     ("/api/v1/execute", &[(Method::POST, Endpoint::OneShot, Access::Scope(Scope::Execute))]),
     ("/api/v1/capabilities", &[(Method::GET, Endpoint::Capabilities, Access::Token)]),
     ("/metrics", &[(Method::GET, Endpoint::Metrics, Access::Scope(Scope::MetricsRead))]),
+    ("/api/v1/security/events", &[(Method::GET, Endpoint::SecurityEvents, Access::Scope(Scope::AuditRead))]),
 ];
 
 /// The table, ready to be searched.
@@ -270,6 +272,9 @@ async fn route(connection: Arc<Connection>, request: Request<RequestBody>, visit
     let scope = match access {
         Access::Public => return public(shared, endpoint, &request),
         Access::Token => None,
+        Access::Scope(scope) if endpoint == Endpoint::SecurityEvents && upgrade::is_asked(request.headers()) => {
+            return upgrade::upgrade(connection, request, &authority, upgrade::Wanted::Security, scope, visit).await;
+        }
         Access::Scope(scope) | Access::Session(scope) => Some(scope),
         Access::Handshake(scope) => {
             let wanted = if endpoint == Endpoint::Attach { upgrade::Wanted::Session(id) } else { upgrade::Wanted::New };
@@ -302,6 +307,7 @@ async fn route(connection: Arc<Connection>, request: Request<RequestBody>, visit
         Endpoint::OneShot => one_shot::execute(call).await,
         Endpoint::Capabilities => capabilities::get(&call),
         Endpoint::Metrics => scrape::get(&call),
+        Endpoint::SecurityEvents => security::events(&call),
         Endpoint::Me => me::me(&call, visit.standing()),
         Endpoint::Healthy | Endpoint::Ready | Endpoint::Attach | Endpoint::CreateAndAttach => Err(Fault::not_found()),
         Endpoint::Description | Endpoint::Page => Err(Fault::not_found()),

@@ -13,6 +13,7 @@ mod pulse;
 mod rate;
 mod renewal;
 mod source;
+mod watching;
 
 use std::future::poll_fn;
 use std::net::IpAddr;
@@ -37,6 +38,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::closing::Ending;
 pub(super) use self::closing::refuse;
+pub(super) use self::watching::{Watching, watch};
 use self::command::Answered;
 use self::pulse::{Beat, Pulse};
 use self::renewal::lapsed;

@@ -56,6 +56,16 @@ pub const POLICY_RULES: [&str; 10] = [
     "unscreened",
     OTHER,
 ];
+/// Kinds of alerts.
+pub const ALERTS: [&str; 7] = [
+    "violations",
+    "policy_violations",
+    "failed_logins",
+    "limit_kills",
+    "session_killed",
+    "audit_failed",
+    "audit_damaged",
+];
 /// The two processes of a server.
 pub const PROCESSES: [&str; 2] = ["supervisor", "gateway"];
 /// What has no name of its own.
@@ -92,6 +102,12 @@ impl Ending {
     pub(super) fn of(level: Level, outcome: &'static str) -> Self {
         Self { language: level.language, sandbox_mode: level.sandbox_mode, outcome }
     }
+}
+
+/// An alert.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct OfKind {
+    pub(super) kind: &'static str,
 }
 
 /// A language.

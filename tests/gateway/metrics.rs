@@ -84,6 +84,18 @@ const CLOSED: &[(&str, &[&str])] = &[
     ("layer", &["kernel", "policy"]),
     ("over", &["http", "socket"]),
     ("process", &["supervisor", "gateway"]),
+    (
+        "kind",
+        &[
+            "violations",
+            "policy_violations",
+            "failed_logins",
+            "limit_kills",
+            "session_killed",
+            "audit_failed",
+            "audit_damaged",
+        ],
+    ),
     ("method", &["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "other"]),
     ("tier", &["A", "B", "C"]),
     ("version", &[env!("CARGO_PKG_VERSION")]),

@@ -24,11 +24,12 @@ const ARROWS: &[(&str, &[&str])] = &[
             "runtime::python",
         ],
     ),
+    ("alerts", &["audit", "metrics", "config"]),
     ("client", &[]),
     ("config", &[]),
     ("keys", &[]),
     ("telemetry", &["config"]),
-    ("edge", &["session", "audit", "metrics", "config", "keys::KeyFile"]),
+    ("edge", &["session", "alerts", "audit", "metrics", "config", "keys::KeyFile"]),
     // Of the supervisor a session sees the handle and the messages, by which it asks for sandboxes, and how both count.
     (
         "session",
