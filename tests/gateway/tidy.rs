@@ -28,7 +28,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("config", &[]),
     ("keys", &[]),
     ("telemetry", &["config"]),
-    ("edge", &["session", "audit", "metrics", "config", "keys::KeyFile"]),
+    ("edge", &["session", "audit", "metrics", "outbound", "config", "keys::KeyFile"]),
     // Of the supervisor a session sees the handle and the messages, by which it asks for sandboxes, and how both count.
     (
         "session",
@@ -37,6 +37,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "store",
             "audit",
             "metrics",
+            "outbound",
             "config",
             "supervisor::budget",
             "supervisor::handle",
@@ -51,6 +52,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("store", &[]),
     ("audit", &[]),
     ("metrics", &[]),
+    ("outbound", &[]),
 ];
 const JOINERS: &[&str] = &["main", "lib", "gateway", "serve"];
 
