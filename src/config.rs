@@ -9,6 +9,7 @@ mod audit;
 mod fault;
 mod file;
 mod load;
+mod outbound;
 mod rules;
 mod sandbox;
 mod settings;
@@ -22,6 +23,7 @@ pub use alerts::Alerts;
 pub use audit::{Audit, OnFailure};
 pub use fault::ConfigError;
 pub use load::{Overrides, Reading, load, locate_data_dir, read};
+pub use outbound::{Outbound, Traces};
 pub use sandbox::{Backend, Commands, Level, MaxProcesses, PolicyAction, RelaxedLevel, Sandbox, StandardLevel};
 pub use settings::{Origin, Setting, Settings, masked};
 
@@ -61,6 +63,12 @@ pub struct Config {
     /// `[alerts]`
     #[serde(default)]
     pub alerts: Alerts,
+    /// `[traces]`
+    #[serde(default)]
+    pub traces: Traces,
+    /// `[outbound]`
+    #[serde(default)]
+    pub outbound: Outbound,
 }
 
 impl Config {
@@ -78,6 +86,8 @@ impl Config {
             log: Log::default(),
             audit: Audit::default(),
             alerts: Alerts::default(),
+            traces: Traces::default(),
+            outbound: Outbound::default(),
         }
     }
 }
@@ -171,6 +181,10 @@ pub struct Auth {
     pub key_file: Option<PathBuf>,
     /// Tokens and subjects that are let in no longer; none: nobody.
     pub revocations_file: Option<PathBuf>,
+    /// Where the public keys are fetched that check tokens; none: they are in `key_file`.
+    pub jwks_url: Option<String>,
+    /// Seconds after which they are fetched anew, where their source says nothing else.
+    pub jwks_refresh_s: u64,
     /// `iss` that a token must carry; none: not checked.
     pub issuer: Option<String>,
     /// `aud` that a token must carry; none: not checked.
@@ -186,6 +200,8 @@ impl Default for Auth {
         Self {
             key_file: None,
             revocations_file: None,
+            jwks_url: None,
+            jwks_refresh_s: 300,
             issuer: None,
             audience: None,
             algorithms: Vec::new(),

@@ -24,6 +24,7 @@ use crate::alerts::Alerts;
 use crate::edge::capabilities::{self, Host};
 use crate::edge::{Edge, EdgeConfig};
 use crate::metrics::{Facts, Metrics};
+use crate::outbound::Outbound;
 use crate::sandbox::probe::{Report, Tier};
 use crate::sandbox::{confine, reduced};
 use crate::session::log::Tail;
@@ -130,7 +131,7 @@ impl Prepared {
         let trust = Trust::new(&config.auth, loans)?;
         let store = Store::open(&root.join("store.sqlite")).context("the store cannot be opened")?;
         let metrics = Metrics::new(facts(&welcome, sockets.standing));
-        let alerts = Arc::new(Alerts::new(config.alerts.clone(), metrics.clone()));
+        let alerts = Arc::new(Alerts::new(config.alerts.clone(), metrics.clone(), Outbound::none()));
         let security = alerts.live();
         let audit =
             audited::start(&welcome, &root, &supervisor, &tasks, alerts).context("the audit log cannot be started")?;
@@ -140,8 +141,7 @@ impl Prepared {
         mark.begin().context("the store cannot be marked")?;
 
         let edge_config = edge_config(&welcome);
-        let edge =
-            Edge::new(edge_config, trust.auth(), registry.clone(), audit.clone(), security, metrics.clone());
+        let edge = Edge::new(edge_config, trust.auth(), registry.clone(), audit.clone(), security, metrics.clone());
         let drain = CancellationToken::new();
         if let Some(listener) = sockets.metrics {
             tasks.spawn(edge.serve_metrics(tcp_listener(listener)?, drain.clone()));

@@ -21,6 +21,7 @@ pub mod edge;
 pub mod gateway;
 pub mod keys;
 pub mod metrics;
+pub mod outbound;
 pub mod runtime;
 pub mod sandbox;
 pub mod serve;

@@ -86,6 +86,18 @@ pub enum Whose {
     Server,
 }
 
+impl Whose {
+    /// The subject, if it is one.
+    pub fn subject(&self) -> Option<&str> {
+        if let Self::Subject(subject) = self { Some(subject) } else { None }
+    }
+
+    /// The address, if it is one.
+    pub fn address(&self) -> Option<IpAddr> {
+        if let Self::Address(address) = self { Some(*address) } else { None }
+    }
+}
+
 /// Something that may lead to an alert.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Sighting {

@@ -1,15 +1,16 @@
 //! Alerts, and the live stream of what concerns security. It hears of every record of the audit log, tells the newest ones
 //! to readers, and counts. What happens too often, or must not happen at all, becomes an alert: a metric, a line of the
-//! server's log, a record of its own, which readers get as well. It decides nothing else, and refuses to know sessions,
+//! server's log, a record of its own, which readers get as well, and where an address is configured a webhook. It decides nothing else, and refuses to know sessions,
 //! HTTP and who reads.
 //!
 //! ```text
-//!   audit ──record──▶ detect ──alert──▶ metric, log line ──record──▶ audit
+//!   audit ──record──▶ detect ──alert──▶ metric, log line, webhook ──record──▶ audit
 //!     └──line with its number──▶ live ──▶ every reader
 //! ```
 
 mod detect;
 mod live;
+mod webhook;
 
 use std::sync::{Mutex, PoisonError};
 
@@ -23,6 +24,7 @@ use self::detect::{Detector, Sighting};
 use crate::audit::{Kind as RecordKind, Listener, Record, What};
 use crate::config;
 use crate::metrics::Metrics;
+use crate::outbound::{Outbound, Target};
 
 /// See the module.
 #[derive(Debug)]
@@ -31,12 +33,14 @@ pub struct Alerts {
     since: Instant,
     live: Live,
     metrics: Metrics,
+    outbound: Outbound,
 }
 
 impl Alerts {
     /// Nothing has happened yet.
-    pub fn new(config: config::Alerts, metrics: Metrics) -> Self {
-        Self { detector: Mutex::new(Detector::new(config)), since: Instant::now(), live: Live::default(), metrics }
+    pub fn new(config: config::Alerts, metrics: Metrics, outbound: Outbound) -> Self {
+        let detector = Mutex::new(Detector::new(config));
+        Self { detector, since: Instant::now(), live: Live::default(), metrics, outbound }
     }
 
     /// Where the records that concern security are told.
@@ -52,13 +56,8 @@ impl Alerts {
 
     /// Tells an alert. Gives its record.
     fn raise(&self, alert: &Alert) -> Record {
-        let Alert { kind, whose, session, count, first, last, held_back } = alert;
-        let (subject, peer) = match whose {
-            Whose::Subject(subject) => (Some(subject.as_str()), None),
-            Whose::Address(address) => (None, Some(*address)),
-            Whose::Server => (None, None),
-        };
-        let name = kind.name();
+        let (name, subject, peer) = (alert.kind.name(), alert.whose.subject(), alert.whose.address());
+        let Alert { session, count, first, last, held_back, .. } = alert;
         self.metrics.alerted(name);
         tracing::warn!(
             target: "repltool::alert",
@@ -76,7 +75,24 @@ impl Alerts {
             held_back: Some(*held_back),
             ..What::default()
         };
-        Record::new(RecordKind::Alert, what)
+        let record = Record::new(RecordKind::Alert, what);
+        self.post(alert, record.time());
+        record
+    }
+
+    /// Sends an alert out, if an address is configured.
+    fn post(&self, alert: &Alert, time: Timestamp) {
+        if !self.outbound.reaches(Target::Webhook) {
+            return;
+        }
+        if let Err(error) = self.outbound.send(Target::Webhook, "application/json", webhook::body(alert, time)) {
+            self.metrics.alert_unsent();
+            tracing::warn!(
+                error = &error as &dyn std::error::Error,
+                kind = alert.kind.name(),
+                "an alert is not sent out"
+            );
+        }
     }
 }
 
@@ -144,7 +160,8 @@ mod tests {
         let facts = Facts { tier: "A", max_sessions: 1, max_log_bytes: 1, max_open_files: 1, standing: None };
         let metrics = Metrics::new(facts);
         let config = config::Alerts { failed_logins_per_minute: 2, ..config::Alerts::default() };
-        let alerts = Alerts::new(config, metrics.clone());
+        let (outbound, mut queues) = Outbound::new(|target| target == Target::Webhook);
+        let alerts = Alerts::new(config, metrics.clone(), outbound);
         let mut reader = alerts.live().reader(None).unwrap();
         let failed = || {
             let what = What { peer: Some("192.0.2.1".parse().unwrap()), ..What::default() };
@@ -162,5 +179,22 @@ mod tests {
         assert!(matches!(reader.try_next(), Some(Item::Line(Line { n: None, .. }))));
         assert!(alerts.failed().is_none(), "within the cool-down");
         assert!(alerts.damaged(3).is_some());
+        let webhooks = queues.webhook.as_mut().unwrap();
+        let kinds = std::iter::from_fn(|| webhooks.try_recv().ok()).map(|post| {
+            assert_eq!(post.content_type, "application/json");
+            serde_json::from_slice::<serde_json::Value>(&post.body).unwrap()["kind"].as_str().unwrap().to_owned()
+        });
+        assert_eq!(kinds.collect::<Vec<_>>(), ["failed_logins", "audit_failed", "audit_damaged"]);
+    }
+
+    #[test]
+    fn a_webhook_that_cannot_be_queued_is_counted_and_told_and_nothing_more() {
+        let facts = Facts { tier: "A", max_sessions: 1, max_log_bytes: 1, max_open_files: 1, standing: None };
+        let metrics = Metrics::new(facts);
+        let (outbound, queues) = Outbound::new(|target| target == Target::Webhook);
+        drop(queues);
+        let alerts = Alerts::new(config::Alerts::default(), metrics.clone(), outbound);
+        assert!(alerts.damaged(3).is_some());
+        assert!(metrics.text().unwrap().contains("repl_alerts_unsent_total 1"));
     }
 }

@@ -1,8 +1,10 @@
 //! Alerts.
 
+use std::path::PathBuf;
+
 use serde::{Deserialize, Serialize};
 
-/// From how many on there is an alert. 0: never.
+/// From how many on there is an alert (0: never), and where alerts go.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Alerts {
@@ -14,10 +16,21 @@ pub struct Alerts {
     pub limit_kills_per_10min: u64,
     /// Seconds after an alert without another one of the same kind about the same subject or address.
     pub cooldown_s: u64,
+    /// Where alerts are sent; none: nowhere.
+    pub webhook_url: Option<String>,
+    /// The secret that signs them; there is one if there is an address.
+    pub webhook_secret_file: Option<PathBuf>,
 }
 
 impl Default for Alerts {
     fn default() -> Self {
-        Self { violations_per_minute: 10, failed_logins_per_minute: 10, limit_kills_per_10min: 10, cooldown_s: 300 }
+        Self {
+            violations_per_minute: 10,
+            failed_logins_per_minute: 10,
+            limit_kills_per_10min: 10,
+            cooldown_s: 300,
+            webhook_url: None,
+            webhook_secret_file: None,
+        }
     }
 }

@@ -197,8 +197,9 @@ fn make_absolute(config: &mut Config) -> Result<(), ConfigError> {
     let runtimes = [runtimes.python.as_mut(), runtimes.javascript.as_mut(), runtimes.bash.as_mut()];
     let auth = &mut config.auth;
     let paths = [Some(&mut config.data_dir), auth.key_file.as_mut(), auth.revocations_file.as_mut()];
+    let outside = [config.alerts.webhook_secret_file.as_mut(), config.outbound.ca_file.as_mut()];
     // An empty path is that of a data directory without a place, which is told already.
-    for path in paths.into_iter().chain(runtimes).flatten().filter(|path| !path.as_os_str().is_empty()) {
+    for path in paths.into_iter().chain(outside).chain(runtimes).flatten().filter(|path| !path.as_os_str().is_empty()) {
         let absolute = std::path::absolute(&*path);
         *path = absolute.map_err(|source| ConfigError::Read { path: path.clone(), source })?;
     }
@@ -207,7 +208,14 @@ fn make_absolute(config: &mut Config) -> Result<(), ConfigError> {
 
 fn check_between(config: &Config) -> Vec<ConfigError> {
     let mut faults = Vec::new();
-    if !config.edge.listen.ip().is_loopback() && config.auth.key_file.is_none() {
+    let (auth, alerts) = (&config.auth, &config.alerts);
+    if auth.key_file.is_some() && auth.jwks_url.is_some() {
+        faults.push(ConfigError::Keys);
+    }
+    if alerts.webhook_url.is_some() && alerts.webhook_secret_file.is_none() {
+        faults.push(ConfigError::WebhookSecret);
+    }
+    if !config.edge.listen.ip().is_loopback() && auth.key_file.is_none() && auth.jwks_url.is_none() {
         faults.push(ConfigError::KeyNeeded(config.edge.listen));
     }
     if config.store.session_mb > config.store.total_mb {

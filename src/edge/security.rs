@@ -13,13 +13,13 @@ use repltool_protocol::frame::Notice;
 use repltool_protocol::ids::Seq;
 use tokio_util::sync::CancellationToken;
 
+use super::Shared;
 use super::auth::Tenure;
 use super::limit::{self, Place};
 use super::problem::Fault;
 use super::respond::{self, Answer};
 use super::router::Call;
 use super::stream::{CHUNK_BYTES, Format, keep_alive};
-use super::Shared;
 use crate::alerts::{Item, Reader};
 
 /// How long a reader for whom there is no place is told to wait, in seconds.

@@ -38,11 +38,11 @@ use tokio_util::sync::CancellationToken;
 
 use self::closing::Ending;
 pub(super) use self::closing::refuse;
-pub(super) use self::watching::{Watching, watch};
 use self::command::Answered;
 use self::pulse::{Beat, Pulse};
 use self::renewal::lapsed;
 use self::source::Source;
+pub(super) use self::watching::{Watching, watch};
 use super::Connection;
 use super::auth::Principal;
 use super::limit::{Meter, Place};

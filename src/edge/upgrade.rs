@@ -194,9 +194,7 @@ pub(super) fn is_asked(headers: &HeaderMap) -> bool {
 
 /// Checks the headers of a handshake, as RFC 6455 has them in section 4.2.1.
 pub(super) fn read_offer(headers: &HeaderMap) -> Result<Offer, Fault> {
-    if !lists(headers, CONNECTION).any(|it| it.eq_ignore_ascii_case("upgrade"))
-        || !is_asked(headers)
-    {
+    if !lists(headers, CONNECTION).any(|it| it.eq_ignore_ascii_case("upgrade")) || !is_asked(headers) {
         return Err(Fault::invalid(
             "this path is for WebSockets: Connection: Upgrade and Upgrade: websocket are needed",
         ));

@@ -126,7 +126,10 @@ async fn failed_logins_and_executions_that_limits_end_raise_alerts() {
     let told = until(&mut socket, "alert").await;
     assert_eq!(told.iter().filter(|it| it["kind"] == "auth_failed").count(), 10, "{told:?}");
     let alert = told.last().expect("an alert");
-    assert_eq!((&alert["alert"], &alert["peer"], &alert["count"]), (&json!("failed_logins"), &json!("127.0.0.1"), &json!(10)));
+    assert_eq!(
+        (&alert["alert"], &alert["peer"], &alert["count"]),
+        (&json!("failed_logins"), &json!("127.0.0.1"), &json!(10))
+    );
     let client = server.client();
     let id = python(&client, json!({"resource_limits": {"max_output_size": 1024}})).await;
     for _ in 0..2 {
@@ -135,7 +138,10 @@ async fn failed_logins_and_executions_that_limits_end_raise_alerts() {
     let told = until(&mut socket, "alert").await;
     assert!(told.iter().all(|it| it["kind"] != "login"), "not what is in order: {told:?}");
     let alert = told.last().expect("an alert");
-    assert_eq!((&alert["alert"], &alert["subject"], &alert["count"]), (&json!("limit_kills"), &json!("local"), &json!(2)));
+    assert_eq!(
+        (&alert["alert"], &alert["subject"], &alert["count"]),
+        (&json!("limit_kills"), &json!("local"), &json!(2))
+    );
     let text = serde_json::to_string(&kept(&server, "after=0").await).expect("JSON");
     assert!(text.contains("server_started") && !text.contains("4711"), "neither code nor output nor tokens: {text}");
 }

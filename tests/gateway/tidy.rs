@@ -24,12 +24,12 @@ const ARROWS: &[(&str, &[&str])] = &[
             "runtime::python",
         ],
     ),
-    ("alerts", &["audit", "metrics", "config"]),
+    ("alerts", &["audit", "metrics", "outbound", "config"]),
     ("client", &[]),
     ("config", &[]),
     ("keys", &[]),
     ("telemetry", &["config"]),
-    ("edge", &["session", "alerts", "audit", "metrics", "config", "keys::KeyFile"]),
+    ("edge", &["session", "alerts", "audit", "metrics", "outbound", "config", "keys::KeyFile"]),
     // Of the supervisor a session sees the handle and the messages, by which it asks for sandboxes, and how both count.
     (
         "session",
@@ -38,6 +38,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "store",
             "audit",
             "metrics",
+            "outbound",
             "config",
             "supervisor::budget",
             "supervisor::handle",
@@ -52,6 +53,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("store", &[]),
     ("audit", &[]),
     ("metrics", &[]),
+    ("outbound", &[]),
 ];
 const JOINERS: &[&str] = &["main", "lib", "gateway", "serve"];
 

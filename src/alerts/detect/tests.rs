@@ -6,7 +6,13 @@ use super::*;
 use crate::audit::What;
 
 fn config() -> config::Alerts {
-    config::Alerts { violations_per_minute: 5, failed_logins_per_minute: 3, limit_kills_per_10min: 2, cooldown_s: 300 }
+    config::Alerts {
+        violations_per_minute: 5,
+        failed_logins_per_minute: 3,
+        limit_kills_per_10min: 2,
+        cooldown_s: 300,
+        ..config::Alerts::default()
+    }
 }
 
 fn seconds(s: u64) -> Duration {
@@ -51,12 +57,8 @@ fn what_is_long_ago_does_not_count() {
 
 #[test]
 fn a_threshold_of_zero_switches_a_rule_off_and_what_must_not_happen_needs_none() {
-    let off = config::Alerts {
-        violations_per_minute: 0,
-        failed_logins_per_minute: 0,
-        limit_kills_per_10min: 0,
-        ..config()
-    };
+    let off =
+        config::Alerts { violations_per_minute: 0, failed_logins_per_minute: 0, limit_kills_per_10min: 0, ..config() };
     let mut detector = Detector::new(off);
     let counted = [Kind::Violations, Kind::PolicyViolations, Kind::FailedLogins, Kind::LimitKills];
     for kind in Kind::ALL {
