@@ -1,7 +1,7 @@
 //! Alerts, and the live stream of what concerns security. It hears of every record of the audit log, tells the newest ones
 //! to readers, and counts. What happens too often, or must not happen at all, becomes an alert: a metric, a line of the
-//! server's log, a record of its own, which readers get as well, and where an address is configured a webhook. It decides nothing else, and refuses to know sessions,
-//! HTTP and who reads.
+//! server's log, a record of its own, which readers get as well, and where an address is configured a webhook. It decides
+//! nothing else, and refuses to know sessions, HTTP and who reads.
 //!
 //! ```text
 //!   audit ──record──▶ detect ──alert──▶ metric, log line, webhook ──record──▶ audit
@@ -49,8 +49,9 @@ impl Alerts {
     }
 
     fn see(&self, time: Timestamp, sighting: Sighting) -> Option<Record> {
-        let at = self.since.elapsed();
-        let alert = self.detector.lock().unwrap_or_else(PoisonError::into_inner).see(at, time, sighting)?;
+        let mut detector = self.detector.lock().unwrap_or_else(PoisonError::into_inner);
+        let alert = detector.see(self.since.elapsed(), time, sighting)?;
+        drop(detector);
         Some(self.raise(&alert))
     }
 
@@ -61,8 +62,8 @@ impl Alerts {
         self.metrics.alerted(name);
         tracing::warn!(
             target: "repltool::alert",
-            kind = name, subject, peer = peer.map(tracing::field::display), session = session.as_ref().map(|it| it.as_str()),
-            count, %first, %last, held_back, "alert"
+            kind = name, subject, peer = peer.map(tracing::field::display),
+            session = session.as_ref().map(|it| it.as_str()), count, %first, %last, held_back, "alert"
         );
         let what = What {
             alert: Some(name),

@@ -272,7 +272,7 @@ async fn route(connection: Arc<Connection>, request: Request<RequestBody>, visit
     let scope = match access {
         Access::Public => return public(shared, endpoint, &request),
         Access::Token => None,
-        Access::Scope(scope) if endpoint == Endpoint::SecurityEvents && upgrade::is_asked(request.headers()) => {
+        Access::Scope(scope) if endpoint == Endpoint::SecurityEvents && upgrade::is_asked(&request) => {
             return upgrade::upgrade(connection, request, &authority, upgrade::Wanted::Security, scope, visit).await;
         }
         Access::Scope(scope) | Access::Session(scope) => Some(scope),

@@ -188,13 +188,17 @@ pub(super) fn token<'a>(headers: &'a HeaderMap, offer: &'a Offer) -> Result<&'a 
 }
 
 /// Whether a request wants to become a WebSocket.
-pub(super) fn is_asked(headers: &HeaderMap) -> bool {
+pub(super) fn is_asked<B>(request: &Request<B>) -> bool {
+    request.method() == http::Method::GET && names_websocket(request.headers())
+}
+
+fn names_websocket(headers: &HeaderMap) -> bool {
     lists(headers, UPGRADE).any(|it| it.eq_ignore_ascii_case("websocket"))
 }
 
 /// Checks the headers of a handshake, as RFC 6455 has them in section 4.2.1.
 pub(super) fn read_offer(headers: &HeaderMap) -> Result<Offer, Fault> {
-    if !lists(headers, CONNECTION).any(|it| it.eq_ignore_ascii_case("upgrade")) || !is_asked(headers) {
+    if !lists(headers, CONNECTION).any(|it| it.eq_ignore_ascii_case("upgrade")) || !names_websocket(headers) {
         return Err(Fault::invalid(
             "this path is for WebSockets: Connection: Upgrade and Upgrade: websocket are needed",
         ));

@@ -165,7 +165,7 @@ async fn who_may_not_read_the_audit_log_gets_no_stream() {
 #[tokio::test]
 async fn streams_end_with_their_token_and_when_the_server_drains() {
     let mut server = Server::start_with(As::Me, "[auth]\nleeway_s = 0\n").await;
-    let short = server.token("eve", "audit:read", "3s");
+    let short = server.token("eve", "audit:read", "6s");
     let mut brief = Stream::open_with(&server, "", "application/x-ndjson", &short).await;
     let mut socket = open_as(&server, PATH, &short).await.expect("a socket");
     assert_eq!(socket.close_code().await, Some(4401));
@@ -191,8 +191,9 @@ async fn what_an_earlier_gateway_told_is_a_gap() {
     assert_eq!(kept(&server, &format!("after={}", told.last().expect("a record")["n"])).await, Vec::<Value>::new());
 }
 
-/// Refusals with a record each: more than is kept in memory and by a connection to a reader that takes nothing.
-const FLOOD: usize = 6000;
+/// Refusals with a record each, of some 600 bytes: more than is kept in memory, and by a connection to a reader that takes
+/// nothing.
+const FLOOD: usize = 8000;
 
 #[tokio::test]
 async fn a_reader_that_stops_is_told_of_a_gap_and_others_miss_nothing() {
@@ -202,16 +203,25 @@ async fn a_reader_that_stops_is_told_of_a_gap_and_others_miss_nothing() {
     let headers = [("authorization", token.as_str())];
     let mut stopped = open_with_buffer(&server, PATH, &headers, Some(4096)).await.expect("a socket");
     let mut reads = open_as(&server, PATH, &local_token(&server)).await.expect("a socket");
+    let origin = format!("https://{}.example", "x".repeat(240));
+    let foreign = [
+        ("connection", "upgrade"),
+        ("upgrade", "websocket"),
+        ("sec-websocket-version", "13"),
+        ("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ=="),
+        ("sec-websocket-protocol", "repltool.v1"),
+        ("origin", origin.as_str()),
+    ];
     let flood = futures::stream::iter(0..FLOOD)
-        .map(|_| ask(&server, "GET", "/api/v1/sessions", &[], b""))
+        .map(|_| ask(&server, "GET", PATH, &foreign, b""))
         .buffer_unordered(64)
-        .for_each(|reply| async move { assert_eq!(reply.status, 401) });
+        .for_each(|reply| async move { assert_eq!(reply.status, 403) });
     let all = async {
         let mut numbers = Vec::new();
         while numbers.len() < FLOOD {
             let record = reads.next().await.expect("a record");
             assert_ne!(record["type"], "gap", "{record}");
-            numbers.extend(record["n"].as_u64().filter(|_| record["kind"] == "auth_failed"));
+            numbers.extend(record["n"].as_u64().filter(|_| record["kind"] == "refused"));
         }
         numbers
     };
@@ -221,7 +231,7 @@ async fn a_reader_that_stops_is_told_of_a_gap_and_others_miss_nothing() {
         let message = stopped.next().await.expect("it goes on");
         match message["type"] == "gap" {
             true => gaps.push(message["from"].as_u64().expect("from")..=message["to"].as_u64().expect("to")),
-            false => met.extend(message["n"].as_u64().filter(|_| message["kind"] == "auth_failed")),
+            false => met.extend(message["n"].as_u64().filter(|_| message["kind"] == "refused")),
         }
     }
     assert!(!gaps.is_empty(), "{} of {FLOOD} were met", met.len());
