@@ -4,10 +4,12 @@
 //! supervisor reads them once and sends the result to its gateway, which reads no file of its own. This module knows
 //! keys and values; what they do is told where they are used, and it opens nothing but the configuration file.
 
+mod alerts;
 mod audit;
 mod fault;
 mod file;
 mod load;
+mod outbound;
 mod quotas;
 mod reload;
 mod rules;
@@ -19,9 +21,11 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+pub use alerts::Alerts;
 pub use audit::{Audit, OnFailure};
 pub use fault::ConfigError;
 pub use load::{Overrides, Reading, load, locate_data_dir, read};
+pub use outbound::{Outbound, Traces};
 pub use quotas::{Period, Quotas};
 pub use reload::{Change, LIVE};
 pub use sandbox::{Backend, Commands, Level, MaxProcesses, PolicyAction, RelaxedLevel, Sandbox, StandardLevel};
@@ -63,6 +67,15 @@ pub struct Config {
     /// `[audit]`
     #[serde(default)]
     pub audit: Audit,
+    /// `[alerts]`
+    #[serde(default)]
+    pub alerts: Alerts,
+    /// `[traces]`
+    #[serde(default)]
+    pub traces: Traces,
+    /// `[outbound]`
+    #[serde(default)]
+    pub outbound: Outbound,
 }
 
 impl Config {
@@ -80,6 +93,9 @@ impl Config {
             runtimes: Runtimes::default(),
             log: Log::default(),
             audit: Audit::default(),
+            alerts: Alerts::default(),
+            traces: Traces::default(),
+            outbound: Outbound::default(),
         }
     }
 }
@@ -194,6 +210,10 @@ pub struct Auth {
     pub key_file: Option<PathBuf>,
     /// Tokens and subjects that are let in no longer; none: nobody.
     pub revocations_file: Option<PathBuf>,
+    /// Where the public keys are fetched that check tokens; none: they are in `key_file`.
+    pub jwks_url: Option<String>,
+    /// Seconds after which they are fetched anew, where their source says nothing else.
+    pub jwks_refresh_s: u64,
     /// `iss` that a token must carry; none: not checked.
     pub issuer: Option<String>,
     /// `aud` that a token must carry; none: not checked.
@@ -209,6 +229,8 @@ impl Default for Auth {
         Self {
             key_file: None,
             revocations_file: None,
+            jwks_url: None,
+            jwks_refresh_s: 300,
             issuer: None,
             audience: None,
             algorithms: Vec::new(),

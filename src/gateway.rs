@@ -10,6 +10,7 @@ use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
@@ -19,9 +20,11 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::alerts::Alerts;
 use crate::edge::capabilities::{self, Host};
 use crate::edge::{Edge, EdgeConfig, Redirect};
 use crate::metrics::{Facts, Metrics};
+use crate::outbound::Outbound;
 use crate::sandbox::probe::{Report, Tier};
 use crate::sandbox::{confine, reduced};
 use crate::session::log::Tail;
@@ -137,8 +140,11 @@ impl Prepared {
         let (kernels, loans) = take_over(&mut notices).await?;
         let trust = Trust::new(config, loans)?;
         let store = Store::open(&root.join("store.sqlite")).context("the store cannot be opened")?;
-        let audit = audited::start(&welcome, &root, &supervisor, &tasks).context("the audit log cannot be started")?;
         let metrics = Metrics::new(facts(&welcome, sockets.standing));
+        let alerts = Arc::new(Alerts::new(config.alerts.clone(), metrics.clone(), Outbound::none()));
+        let security = alerts.live();
+        let audit =
+            audited::start(&welcome, &root, &supervisor, &tasks, alerts).context("the audit log cannot be started")?;
         let registry = Registry::new(config, &root, store.clone(), supervisor.clone(), audit.clone(), metrics.clone())?;
         let mark = RunMark::new(&root, &welcome.boot_id);
         registry.take_up(kernels, mark.tail()).await.context("sessions cannot be taken up")?;
@@ -146,8 +152,8 @@ impl Prepared {
         let quotas = registry.quotas();
         tasks.spawn(async move { quotas.keep().await });
 
-        let edge =
-            Edge::new(edge_config(&welcome, &trust), trust.auth(), registry.clone(), audit.clone(), metrics.clone());
+        let edge_config = edge_config(&welcome, &trust);
+        let edge = Edge::new(edge_config, trust.auth(), registry.clone(), audit.clone(), security, metrics.clone());
         let (live, drain) = (edge.live(), CancellationToken::new());
         if let Some(listener) = metrics_socket {
             tasks.spawn(edge.serve_metrics(tcp_listener(listener)?, drain.clone()));

@@ -12,6 +12,7 @@
 //! `cli` and `client` are on the other side of the wire and know the protocol alone. `serve` is what happens before a
 //! supervisor runs, `gateway` joins the parts of the gateway process.
 
+pub mod alerts;
 pub mod audit;
 pub mod certificates;
 pub mod cli;
@@ -21,6 +22,7 @@ pub mod edge;
 pub mod gateway;
 pub mod keys;
 pub mod metrics;
+pub mod outbound;
 pub mod runtime;
 pub mod sandbox;
 pub mod serve;

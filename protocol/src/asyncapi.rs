@@ -26,17 +26,22 @@ const ANSWERS: [(&str, &[&str]); 10] = [
 
 const ATTACH: &str = "session";
 const CREATE: &str = "newSession";
+const SECURITY: &str = "security";
+/// The message of a record of the audit log.
+const RECORD: &str = "record";
 
 /// The document, as it is checked in under `schema/`.
 pub fn document() -> String {
     // AsyncAPI's own form of schemas is draft 7 and a little more.
     let settings = SchemaSettings::draft07().with(|it| it.definitions_path = "/components/schemas".into());
     let mut generator = settings.into_generator();
-    let messages = messages(&mut generator);
+    let mut messages = messages(&mut generator);
     let channels = json!({
         ATTACH: channel(&mut generator, ATTACH, &messages),
         CREATE: channel(&mut generator, CREATE, &messages),
+        SECURITY: security_channel(),
     });
+    messages.insert(RECORD.to_owned(), record());
     let document = json!({
         "asyncapi": "3.0.0",
         "info": {
@@ -180,6 +185,42 @@ fn channel(generator: &mut SchemaGenerator, name: &str, messages: &Map<String, V
     channel
 }
 
+fn security_channel() -> Value {
+    let reference = |kind: &str| json!({ "$ref": format!("#/components/messages/{kind}") });
+    json!({
+        "address": "/security/events",
+        "description": "Follows the records of the audit log that concern security; needs the scope `audit:read`. Clients send nothing.",
+        "messages": { RECORD: reference(RECORD), "gap": reference("gap") },
+        "bindings": { "ws": {
+            "method": "GET",
+            "query": { "type": "object", "properties": { "after": {
+                "type": "integer",
+                "minimum": 0,
+                "description": "The last record that the client has seen; what came after it is sent first, as far as it is in memory.",
+            } } },
+            "bindingVersion": "0.1.0",
+        } },
+    })
+}
+
+fn record() -> Value {
+    json!({
+        "name": RECORD,
+        "title": RECORD,
+        "summary": "A record of the audit log. What other fields it has is up to its kind.",
+        "tags": [{ "name": "to one socket" }],
+        "payload": {
+            "type": "object",
+            "properties": {
+                "n": { "type": "integer", "minimum": 1, "description": "Its number; absent while the log cannot be written." },
+                "time": { "type": "string", "format": "date-time" },
+                "kind": { "type": "string" },
+            },
+            "required": ["time", "kind"],
+        },
+    })
+}
+
 /// The server receives each message of a client as an operation of its own, and sends events and notices.
 fn operations() -> Value {
     let mut operations = Map::new();
@@ -201,6 +242,9 @@ fn operations() -> Value {
             operations.insert(name(what), json!({ "action": "send", "channel": at, "messages": messages }));
         }
     }
+    let sent = [RECORD, "gap"].map(|kind| json!({ "$ref": format!("#/channels/{SECURITY}/messages/{kind}") }));
+    let at = json!({ "$ref": format!("#/channels/{SECURITY}") });
+    operations.insert(SECURITY.to_owned(), json!({ "action": "send", "channel": at, "messages": sent }));
     Value::Object(operations)
 }
 

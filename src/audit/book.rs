@@ -24,6 +24,8 @@ pub(super) struct Book {
     tail: Vec<u8>,
     /// Bytes of the tail that were written.
     written: usize,
+    /// Records that were signed and are not there.
+    lacking: u64,
 }
 
 impl Book {
@@ -33,21 +35,25 @@ impl Book {
         DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         let files = files::list(folder)?;
         let signed = last.map(Seal::head).unwrap_or_default();
-        let Some(newest) = files.last() else { return Self::create(folder, 1, signed, last) };
+        let create = |number, found| {
+            let book = Self::create(folder, number, signed, last)?;
+            Ok(Self { lacking: signed.count.saturating_sub(found), ..book })
+        };
+        let Some(newest) = files.last() else { return create(1, 0) };
         let mut file = OpenOptions::new().read(true).write(true).open(&newest.path)?;
         let End { head, whole, torn } = files::end(&mut file)?;
         if torn > 0 {
             file.set_len(whole)?;
         }
         let Some(head) = head.map_or_else(|| head_before(&files), |head| Ok(Some(head)))? else {
-            return Self::create(folder, newest.number.saturating_add(1), signed, last);
+            return create(newest.number.saturating_add(1), 0);
         };
         if head.count < signed.count {
             // Something is missing, which is told by the gap: no number is given twice.
-            return Self::create(folder, newest.number.saturating_add(1), signed, last);
+            return create(newest.number.saturating_add(1), head.count);
         }
         let (folder, number) = (folder.to_owned(), newest.number);
-        let mut book = Self { folder, number, file, head, synced: whole, tail: Vec::new(), written: 0 };
+        let mut book = Self { folder, number, file, head, synced: whole, tail: Vec::new(), written: 0, lacking: 0 };
         if whole == 0 {
             book.begin_file(last.cloned());
         }
@@ -61,7 +67,7 @@ impl Book {
     fn create(folder: &Path, number: u32, head: Head, base: Option<&Seal>) -> io::Result<Self> {
         let file = create_file(folder, number)?;
         let folder = folder.to_owned();
-        let mut book = Self { folder, number, file, head, synced: 0, tail: Vec::new(), written: 0 };
+        let mut book = Self { folder, number, file, head, synced: 0, tail: Vec::new(), written: 0, lacking: 0 };
         book.begin_file(base.cloned());
         Ok(book)
     }
@@ -76,6 +82,11 @@ impl Book {
         self.head
     }
 
+    /// Records that were signed and were not there when it was opened.
+    pub(super) fn lacking(&self) -> u64 {
+        self.lacking
+    }
+
     /// Bytes of the file.
     pub(super) fn len(&self) -> u64 {
         self.synced.saturating_add(self.tail.len() as u64)
@@ -86,9 +97,11 @@ impl Book {
         self.tail.is_empty()
     }
 
-    /// Appends a record, in memory.
-    pub(super) fn append(&mut self, record: &Record) {
+    /// Appends a record, in memory. Gives its line, without a line break.
+    pub(super) fn append(&mut self, record: &Record) -> &[u8] {
+        let from = self.tail.len();
         self.head = self.head.append(record, &mut self.tail);
+        self.tail.get(from..).and_then(|line| line.strip_suffix(b"\n")).unwrap_or_default()
     }
 
     /// Writes what was appended: others can read it then.

@@ -15,6 +15,7 @@ mod files;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
+mod listener;
 mod queue;
 mod record;
 mod report;
@@ -32,7 +33,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use chain::{Hash, Head};
-pub use record::{Kind, Record, Text, What};
+pub use listener::Listener;
+pub use record::{Kind, Record, Text, What, written};
 pub use report::{Story, as_line, story};
 pub use seal::{PublicKey, Seal, SealError, Sealer, last_seal};
 pub use search::{Query, SearchError, search};
@@ -77,8 +79,14 @@ impl Audit {
     ///
     /// # Errors
     /// If there can be no thread.
-    pub fn start(folder: PathBuf, settings: Settings, last: Option<Seal>, ask: Ask) -> io::Result<Self> {
-        let shared = Arc::new(Shared::new(settings.on_failure));
+    pub fn start(
+        folder: PathBuf,
+        settings: Settings,
+        last: Option<Seal>,
+        ask: Ask,
+        listener: Option<Arc<dyn Listener>>,
+    ) -> io::Result<Self> {
+        let shared = Arc::new(Shared::new(settings.on_failure, listener));
         let writer = Writer::new(shared.clone(), folder, settings, last, ask);
         std::thread::Builder::new().name("audit".to_owned()).spawn(move || writer.run())?;
         Ok(Self { shared })
@@ -87,7 +95,7 @@ impl Audit {
     /// One that forgets what it is told.
     #[cfg(test)]
     pub(crate) fn unheard() -> Self {
-        let shared = Arc::new(Shared::new(OnFailure::Refuse));
+        let shared = Arc::new(Shared::new(OnFailure::Refuse, None));
         shared.end();
         Self { shared }
     }

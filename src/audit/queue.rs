@@ -2,12 +2,13 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{Notify, oneshot};
 
 use super::OnFailure;
+use super::listener::Listener;
 use super::record::Record;
 use super::seal::Seal;
 
@@ -33,6 +34,7 @@ pub(super) struct Shared {
     waiting: AtomicUsize,
     broken: AtomicBool,
     on_failure: OnFailure,
+    listener: Option<Arc<dyn Listener>>,
 }
 
 #[derive(Debug, Default)]
@@ -52,7 +54,7 @@ pub(super) struct Work {
 }
 
 impl Shared {
-    pub(super) fn new(on_failure: OnFailure) -> Self {
+    pub(super) fn new(on_failure: OnFailure, listener: Option<Arc<dyn Listener>>) -> Self {
         Self {
             state: Mutex::default(),
             work: Condvar::new(),
@@ -61,6 +63,7 @@ impl Shared {
             waiting: AtomicUsize::new(0),
             broken: AtomicBool::new(false),
             on_failure,
+            listener,
         }
     }
 
@@ -70,6 +73,23 @@ impl Shared {
     }
 
     pub(super) fn push(&self, record: Record, done: Option<oneshot::Sender<()>>) {
+        let follows = self.listener.as_ref().and_then(|it| it.noted(&record));
+        self.push_unheard(record, done);
+        follows.into_iter().for_each(|record| self.push_unheard(record, None));
+    }
+
+    /// For the writer: a record has its place.
+    pub(super) fn placed(&self, n: u64, record: &Record, line: &[u8]) {
+        self.listener.iter().for_each(|it| it.placed(n, record, line));
+    }
+
+    /// For the writer: the log that was opened lacks so many records that were signed.
+    pub(super) fn damaged(&self, lacking: u64) {
+        let follows = self.listener.as_ref().and_then(|it| it.damaged(lacking));
+        follows.into_iter().for_each(|record| self.push_unheard(record, None));
+    }
+
+    fn push_unheard(&self, record: Record, done: Option<oneshot::Sender<()>>) {
         let mut state = self.state();
         let broken = self.is_broken();
         if state.ended || (broken && self.on_failure == OnFailure::Continue && state.entries.len() >= CAPACITY) {
@@ -170,6 +190,8 @@ impl Shared {
         }
         drop(state);
         self.freed.notify_waiters();
+        let follows = self.listener.as_ref().filter(|_| broken).and_then(|it| it.failed());
+        follows.into_iter().for_each(|record| self.push_unheard(record, None));
     }
 
     /// For the writer: how many records were lost, which is told then.

@@ -54,6 +54,8 @@ pub enum Kind {
     Repaired,
     /// Records were lost while the log could not be written.
     Gap,
+    /// Something happened too often, or must not happen at all.
+    Alert,
 }
 
 /// A text of at most 256 characters, without those that change how the rest of a line is shown.
@@ -64,6 +66,11 @@ impl Text {
     /// Takes over what fits of a text.
     pub fn new(text: &str) -> Self {
         Self(text.chars().take(MAX_TEXT_CHARS).map(plain).collect())
+    }
+
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.0
     }
 }
 
@@ -101,6 +108,21 @@ impl Record {
         Self { time: Timestamp::now(), kind, what }
     }
 
+    /// What happened.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// When it happened.
+    pub fn time(&self) -> Timestamp {
+        self.time
+    }
+
+    /// More of it.
+    pub fn what(&self) -> &What {
+        &self.what
+    }
+
     /// It happened then.
     pub(super) fn at(time: Timestamp, kind: Kind, what: What) -> Self {
         Self { time, kind, what }
@@ -108,8 +130,12 @@ impl Record {
 }
 
 /// A time as records have it: RFC 3339, UTC, microseconds.
-pub(super) fn written(time: Timestamp) -> String {
+pub fn written(time: Timestamp) -> String {
     format!("{time:.6}")
+}
+
+fn some_microseconds<S: Serializer>(time: &Option<Timestamp>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_some(&time.map(written))
 }
 
 fn microseconds<S: Serializer>(time: &Timestamp, serializer: S) -> Result<S::Ok, S::Error> {
@@ -188,4 +214,14 @@ pub struct What {
     #[serde(skip_serializing_if = "Option::is_none")] pub dropped: Option<u64>,
     /// Records that were lost.
     #[serde(skip_serializing_if = "Option::is_none")] pub lost: Option<u64>,
+    /// The name of an alert.
+    #[serde(skip_serializing_if = "Option::is_none")] pub alert: Option<&'static str>,
+    /// How often within the time that the alert looks at.
+    #[serde(skip_serializing_if = "Option::is_none")] pub count: Option<u64>,
+    /// When the first of those was.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "some_microseconds")] pub first: Option<Timestamp>,
+    /// When the last of those was.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "some_microseconds")] pub last: Option<Timestamp>,
+    /// How often since the alert before this one, without one of its own.
+    #[serde(skip_serializing_if = "Option::is_none")] pub held_back: Option<u64>,
 }

@@ -109,6 +109,9 @@ impl Writer {
                 book.drop_old(settings.keep)?;
                 self.worth = book.head().count;
                 self.since.get_or_insert_with(Instant::now);
+                if book.lacking() > 0 {
+                    shared.damaged(book.lacking());
+                }
                 self.book.insert(book)
             }
         };
@@ -127,7 +130,7 @@ impl Writer {
         let entries = shared.take();
         if !entries.is_empty() {
             for (record, done) in entries {
-                book.append(&record);
+                append(shared, book, &record);
                 waiting.extend(done);
             }
             self.worth = book.head().count;
@@ -164,7 +167,8 @@ impl Writer {
         let lost = self.shared.take_lost();
         self.shared.set_broken(false);
         if let (1.., Some(book)) = (lost, &mut self.book) {
-            book.append(&Record::new(Kind::Gap, What { lost: Some(lost), ..What::default() }));
+            let gap = Record::new(Kind::Gap, What { lost: Some(lost), ..What::default() });
+            append(&self.shared, book, &gap);
             self.worth = book.head().count;
             self.since.get_or_insert_with(Instant::now);
         }
@@ -200,6 +204,12 @@ impl Writer {
             tracing::error!(error = &error as &dyn std::error::Error, "the audit log cannot be ended");
         }
     }
+}
+
+/// Appends a record, and tells who listens that it has its place.
+fn append(shared: &Shared, book: &mut Book, record: &Record) {
+    let n = book.head().count.saturating_add(1);
+    shared.placed(n, record, book.append(record));
 }
 
 /// Its time is the one that was signed: so nothing in the record is but what the signature says, and its place.

@@ -59,7 +59,9 @@ pub enum ConfigError {
         reason: String,
     },
     /// A public address with a key that nobody chose.
-    #[error("edge.listen = {0} is not a loopback address; set auth.key_file to a key of your own first")]
+    #[error(
+        "edge.listen = {0} is not a loopback address; set auth.key_file to a key of your own first, or auth.jwks_url"
+    )]
     KeyNeeded(SocketAddr),
     /// Of what TLS needs, one part is missing.
     #[error("{0} is set and {1} is not; both are needed for TLS")]
@@ -73,6 +75,12 @@ pub enum ConfigError {
          edge.tls_by_proxy = true where a proxy in front encrypts"
     )]
     PlainText(SocketAddr),
+    /// Two places for the same thing.
+    #[error("auth.key_file and auth.jwks_url are both set; leave out the one that is not to be asked for keys")]
+    Keys,
+    /// Nothing to sign webhooks with.
+    #[error("alerts.webhook_url needs alerts.webhook_secret_file; make a secret with `openssl rand -hex 32`")]
+    WebhookSecret,
     /// One session may take more than all together.
     #[error("store.session_mb = {0} is more than store.total_mb = {1}")]
     Store(u64, u64),

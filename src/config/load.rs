@@ -198,8 +198,10 @@ fn make_absolute(config: &mut Config) -> Result<(), ConfigError> {
     let (edge, auth) = (&mut config.edge, &mut config.auth);
     let tls = [edge.tls_cert.as_mut(), edge.tls_key.as_mut(), edge.tls_client_ca.as_mut()];
     let paths = [Some(&mut config.data_dir), auth.key_file.as_mut(), auth.revocations_file.as_mut()];
+    let outside = [config.alerts.webhook_secret_file.as_mut(), config.outbound.ca_file.as_mut()];
     // An empty path is that of a data directory without a place, which is told already.
-    for path in paths.into_iter().chain(tls).chain(runtimes).flatten().filter(|path| !path.as_os_str().is_empty()) {
+    let files = paths.into_iter().chain(tls).chain(outside).chain(runtimes).flatten();
+    for path in files.filter(|path| !path.as_os_str().is_empty()) {
         let absolute = std::path::absolute(&*path);
         *path = absolute.map_err(|source| ConfigError::Read { path: path.clone(), source })?;
     }
@@ -208,7 +210,14 @@ fn make_absolute(config: &mut Config) -> Result<(), ConfigError> {
 
 fn check_between(config: &Config) -> Vec<ConfigError> {
     let mut faults = Vec::new();
-    if !config.edge.listen.ip().is_loopback() && config.auth.key_file.is_none() {
+    let (auth, alerts) = (&config.auth, &config.alerts);
+    if auth.key_file.is_some() && auth.jwks_url.is_some() {
+        faults.push(ConfigError::Keys);
+    }
+    if alerts.webhook_url.is_some() && alerts.webhook_secret_file.is_none() {
+        faults.push(ConfigError::WebhookSecret);
+    }
+    if !config.edge.listen.ip().is_loopback() && auth.key_file.is_none() && auth.jwks_url.is_none() {
         faults.push(ConfigError::KeyNeeded(config.edge.listen));
     }
     faults.extend(encryption::check(&config.edge));

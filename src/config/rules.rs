@@ -1,6 +1,6 @@
 //! Every key with what its value must be. A key that is not in this table does not exist.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use strsim::levenshtein;
 use toml::Value;
@@ -18,6 +18,8 @@ pub(super) enum Rule {
     Word(&'static [&'static str]),
     /// `address:port`.
     Address,
+    /// `https://…`, or `http://…` on this machine.
+    Site,
     /// A list of texts that pass a check.
     List(fn(&str) -> bool, &'static str),
     /// What this version does not have: the key may not stand anywhere, and this is what to do instead. Safety may rest on
@@ -69,7 +71,8 @@ pub(super) const RULES: &[(&str, Rule)] = &[
     ("quotas.stored_mb", Rule::Count(0, 1_073_741_824)),
     ("auth.key_file", Rule::Text),
     ("auth.revocations_file", Rule::Text),
-    ("auth.jwks_url", Rule::Absent("this version fetches no keys; give it the keys that tokens are checked with by auth.key_file")),
+    ("auth.jwks_url", Rule::Site),
+    ("auth.jwks_refresh_s", Rule::Count(30, DAY)),
     ("auth.issuer", Rule::Text),
     ("auth.audience", Rule::Text),
     ("auth.algorithms", Rule::List(is_algorithm, "a list of algorithms: \"HS256\", \"RS256\", \"PS256\", \"ES256\", \"EdDSA\"")),
@@ -108,6 +111,14 @@ pub(super) const RULES: &[(&str, Rule)] = &[
     ("audit.file_mb", Rule::Count(1, 1024)),
     ("audit.keep_days", Rule::Count(90, 36_500)),
     ("audit.on_failure", Rule::Word(&["refuse", "continue"])),
+    ("alerts.violations_per_minute", Rule::Count(0, 1_000_000_000)),
+    ("alerts.failed_logins_per_minute", Rule::Count(0, 60)),
+    ("alerts.limit_kills_per_10min", Rule::Count(0, 1_000_000_000)),
+    ("alerts.cooldown_s", Rule::Count(1, DAY)),
+    ("alerts.webhook_url", Rule::Site),
+    ("alerts.webhook_secret_file", Rule::Text),
+    ("traces.otlp_url", Rule::Site),
+    ("outbound.ca_file", Rule::Text),
 ];
 
 /// A key with its rule, or none if there is no such key.
@@ -141,6 +152,7 @@ impl Rule {
             Self::Text => "a text that is not empty and has no control characters".to_owned(),
             Self::Word(words) => format!("one of {}", words.join(", ")),
             Self::Address => "an address with a port, such as 127.0.0.1:8000".to_owned(),
+            Self::Site => "https://host[:port]/path, or http:// with a loopback host; no user, no fragment".to_owned(),
             Self::List(_, what) => what.to_owned(),
             Self::Absent(instead) => format!("left out: {instead}"),
         }
@@ -154,6 +166,7 @@ impl Rule {
             (Self::Text, Value::String(text)) => is_text(text),
             (Self::Word(words), Value::String(text)) => words.contains(&text.as_str()),
             (Self::Address, Value::String(text)) => text.parse::<SocketAddr>().is_ok(),
+            (Self::Site, Value::String(text)) => is_site(text),
             (Self::List(check, _), Value::Array(items)) => items.iter().all(|item| item.as_str().is_some_and(check)),
             _ => false,
         }
@@ -167,7 +180,7 @@ impl Rule {
             Self::Count(..) => text.parse().ok().map(Value::Integer),
             Self::List(..) if text.is_empty() => Some(Value::Array(Vec::new())),
             Self::List(..) => Some(Value::Array(text.split(',').map(|item| item.trim().into()).collect())),
-            Self::Text | Self::Word(_) | Self::Address | Self::Absent(_) => None,
+            Self::Text | Self::Word(_) | Self::Address | Self::Site | Self::Absent(_) => None,
         };
         read.unwrap_or_else(|| text.into())
     }
@@ -200,6 +213,16 @@ fn is_host(text: &str) -> bool {
     };
     let of_hosts = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | '[' | ']' | ':');
     !host.is_empty() && host.chars().all(of_hosts) && port.is_none_or(|port| port.parse::<u16>().is_ok())
+}
+
+/// Without TLS nobody can be believed but this machine.
+fn is_site(text: &str) -> bool {
+    let (scheme, rest) = text.split_once("://").unwrap_or_default();
+    let host = rest.split(['/', '?']).next().unwrap_or_default();
+    let name = host.rsplit_once(':').filter(|(_, port)| !port.ends_with(']')).map_or(host, |(name, _)| name);
+    let is_local = matches!(name, "localhost" | "[::1]") || name.parse::<Ipv4Addr>().is_ok_and(|it| it.is_loopback());
+    let is_printable = text.len() <= 2048 && text.chars().all(|c| c.is_ascii_graphic() && c != '#');
+    is_printable && is_host(host) && (scheme == "https" || (scheme == "http" && is_local))
 }
 
 fn is_algorithm(text: &str) -> bool {

@@ -61,8 +61,8 @@ impl Audited {
     }
 
     /// Records a socket, before its client hears that it is open.
-    pub(super) async fn opened(&self, visit: &Visit, session: &SessionId) {
-        let what = What { session_id: Some(session.clone()), status: Some(101), ..of(visit) };
+    pub(super) async fn opened(&self, visit: &Visit, session: Option<&SessionId>) {
+        let what = What { session_id: session.cloned(), status: Some(101), ..of(visit) };
         self.audit.store(Record::new(Kind::Login, what)).await;
     }
 

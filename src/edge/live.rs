@@ -28,9 +28,9 @@ impl<T> Swap<T> {
 
 /// Reaches a running edge.
 #[derive(Debug, Clone)]
-pub struct Live(pub(super) Arc<Shared>);
+pub struct LiveSettings(pub(super) Arc<Shared>);
 
-impl Live {
+impl LiveSettings {
     /// Puts other settings in force, for every request from now on: names and origins, proxies, rates, sockets of a
     /// subject. Sockets that are open keep the rate they began with; where rates differ, every count begins anew.
     pub fn apply(&self, config: &Config) {

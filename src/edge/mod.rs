@@ -38,6 +38,7 @@ mod respond;
 mod rest;
 mod router;
 mod scrape;
+mod security;
 mod socket;
 mod stream;
 mod tls;
@@ -64,12 +65,13 @@ use self::auth::{Auth, Principal, Scope};
 use self::forwarded::Proxies;
 use self::hosts::Hosts;
 use self::limit::Limits;
-pub use self::live::Live;
+pub use self::live::LiveSettings;
 use self::live::Swap;
 use self::problem::Fault;
 pub use self::redirect::Redirect;
 use self::router::Routes;
 pub use self::tls::{Tls, TlsError};
+use crate::alerts::Live;
 use crate::audit::Audit;
 use crate::config::RateLimit;
 use crate::metrics::Metrics;
@@ -135,6 +137,8 @@ struct Shared {
     proxies: Swap<Proxies>,
     limits: Limits,
     audited: Audited,
+    /// What concerns security, as it comes.
+    security: Live,
     routes: Routes,
     /// Every connection, socket and creation of a session.
     tasks: TaskTracker,
@@ -157,7 +161,14 @@ struct Connection {
 
 impl Edge {
     /// Joins the parts; nothing happens before [`Edge::serve`].
-    pub fn new(config: EdgeConfig, auth: Auth, registry: Registry, audit: Audit, metrics: Metrics) -> Self {
+    pub fn new(
+        config: EdgeConfig,
+        auth: Auth,
+        registry: Registry,
+        audit: Audit,
+        security: Live,
+        metrics: Metrics,
+    ) -> Self {
         let hosts = Swap::new(Hosts::new(&config.allowed_hosts, &config.allowed_origins));
         let proxies = Swap::new(Proxies::new(&config.trusted_proxies));
         let limits = Limits::new(&config.rates, config.max_sockets_per_subject);
@@ -171,6 +182,7 @@ impl Edge {
             proxies,
             limits,
             audited,
+            security,
             routes: Routes::new(),
             tasks: TaskTracker::new(),
             drain: CancellationToken::new(),
@@ -180,8 +192,8 @@ impl Edge {
     }
 
     /// By it settings change while this serves.
-    pub fn live(&self) -> Live {
-        Live(self.shared.clone())
+    pub fn live(&self) -> LiveSettings {
+        LiveSettings(self.shared.clone())
     }
 
     /// Serves until `drain` is cancelled and every connection has ended.

@@ -1,6 +1,8 @@
 //! One match from method and path to handler: the API's table of contents, with the scope that each route needs, and
 //! whether it is for the owner of a session alone. Who may do what is decided here, before a handler sees the request.
 
+mod table;
+
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -20,113 +22,13 @@ use super::problem::Fault;
 use super::query::Query;
 use super::received::RequestBody;
 use super::respond::{self, Answer};
-use super::{Connection, Shared, assets, capabilities, counted, files, hosts, me, one_shot, rest, scrape, upgrade};
+use super::{
+    Connection, Shared, assets, capabilities, counted, files, hosts, me, one_shot, rest, scrape, security, upgrade,
+};
 use crate::metrics::labels::problem;
 use crate::session::SessionHandle;
 
-/// What can be asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Endpoint {
-    Healthy,
-    Ready,
-    Description,
-    Page,
-    CreateSession,
-    ListSessions,
-    GetSession,
-    DeleteSession,
-    Execute,
-    History,
-    Events,
-    Interrupt,
-    Restart,
-    Stdin,
-    Ask(QueryKind),
-    ListFiles,
-    ReadFile,
-    WriteFile,
-    RemoveFile,
-    Me,
-    Attach,
-    CreateAndAttach,
-    OneShot,
-    Capabilities,
-    Metrics,
-}
-
-/// Who may ask.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Access {
-    /// Anybody.
-    Public,
-    /// Whoever has a token.
-    Token,
-    /// Whoever has the scope.
-    Scope(Scope),
-    /// Whoever has the scope, if the session in the path is theirs or they are administrators.
-    Session(Scope),
-    /// Whoever has the scope; the handshake finds the token, which may be in a second place.
-    Handshake(Scope),
-}
-
-pub(super) type Route = (Method, Endpoint, Access);
-
-/// What can be done with a file. An empty path leads here as well, to be refused as one.
-const FILE: &[Route] = &[
-    (Method::GET, Endpoint::ReadFile, Access::Session(Scope::Read)),
-    (Method::PUT, Endpoint::WriteFile, Access::Session(Scope::Execute)),
-    (Method::DELETE, Endpoint::RemoveFile, Access::Session(Scope::Execute)),
-];
-
-/// What can be done with a file of the web page.
-const PAGE: &[Route] = &[(Method::GET, Endpoint::Page, Access::Public)];
-
-pub(super) static ROUTES: &[(&str, &[Route])] = &[
-    ("/healthz", &[(Method::GET, Endpoint::Healthy, Access::Public)]),
-    ("/readyz", &[(Method::GET, Endpoint::Ready, Access::Public)]),
-    ("/api/v1/openapi.json", &[(Method::GET, Endpoint::Description, Access::Public)]),
-    (
-        "/api/v1/sessions",
-        &[
-            (Method::GET, Endpoint::ListSessions, Access::Scope(Scope::Read)),
-            (Method::POST, Endpoint::CreateSession, Access::Scope(Scope::Execute)),
-        ],
-    ),
-    (
-        "/api/v1/sessions/{id}",
-        &[
-            (Method::GET, Endpoint::GetSession, Access::Session(Scope::Read)),
-            (Method::DELETE, Endpoint::DeleteSession, Access::Session(Scope::Execute)),
-        ],
-    ),
-    ("/api/v1/sessions/{id}/execute", &[(Method::POST, Endpoint::Execute, Access::Session(Scope::Execute))]),
-    ("/api/v1/sessions/{id}/history", &[(Method::GET, Endpoint::History, Access::Session(Scope::Read))]),
-    ("/api/v1/sessions/{id}/events", &[(Method::GET, Endpoint::Events, Access::Session(Scope::Read))]),
-    ("/api/v1/sessions/{id}/interrupt", &[(Method::POST, Endpoint::Interrupt, Access::Session(Scope::Execute))]),
-    ("/api/v1/sessions/{id}/restart", &[(Method::POST, Endpoint::Restart, Access::Session(Scope::Execute))]),
-    ("/api/v1/sessions/{id}/stdin", &[(Method::POST, Endpoint::Stdin, Access::Session(Scope::Execute))]),
-    (
-        "/api/v1/sessions/{id}/complete",
-        &[(Method::POST, Endpoint::Ask(QueryKind::Complete), Access::Session(Scope::Execute))],
-    ),
-    (
-        "/api/v1/sessions/{id}/inspect",
-        &[(Method::POST, Endpoint::Ask(QueryKind::Inspect), Access::Session(Scope::Execute))],
-    ),
-    (
-        "/api/v1/sessions/{id}/is_complete",
-        &[(Method::POST, Endpoint::Ask(QueryKind::IsComplete), Access::Session(Scope::Execute))],
-    ),
-    ("/api/v1/sessions/{id}/files", &[(Method::GET, Endpoint::ListFiles, Access::Session(Scope::Read))]),
-    ("/api/v1/sessions/{id}/files/", FILE),
-    ("/api/v1/sessions/{id}/files/{*path}", FILE),
-    ("/api/v1/me", &[(Method::GET, Endpoint::Me, Access::Token)]),
-    ("/api/v1/sessions/{id}/ws", &[(Method::GET, Endpoint::Attach, Access::Handshake(Scope::Read))]),
-    ("/api/v1/ws", &[(Method::GET, Endpoint::CreateAndAttach, Access::Handshake(Scope::Execute))]),
-    ("/api/v1/execute", &[(Method::POST, Endpoint::OneShot, Access::Scope(Scope::Execute))]),
-    ("/api/v1/capabilities", &[(Method::GET, Endpoint::Capabilities, Access::Token)]),
-    ("/metrics", &[(Method::GET, Endpoint::Metrics, Access::Scope(Scope::MetricsRead))]),
-];
+pub(super) use self::table::{Access, Endpoint, ROUTES, Route};
 
 /// The table, ready to be searched.
 #[derive(Debug)]
@@ -277,6 +179,9 @@ async fn route(connection: Arc<Connection>, request: Request<RequestBody>, visit
     let scope = match access {
         Access::Public => return public(shared, endpoint, &request),
         Access::Token => None,
+        Access::Scope(scope) if endpoint == Endpoint::SecurityEvents && upgrade::is_asked(&request) => {
+            return upgrade::upgrade(connection, request, &authority, upgrade::Wanted::Security, scope, visit).await;
+        }
         Access::Scope(scope) | Access::Session(scope) => Some(scope),
         Access::Handshake(scope) => {
             let wanted = if endpoint == Endpoint::Attach { upgrade::Wanted::Session(id) } else { upgrade::Wanted::New };
@@ -309,6 +214,7 @@ async fn route(connection: Arc<Connection>, request: Request<RequestBody>, visit
         Endpoint::OneShot => one_shot::execute(call).await,
         Endpoint::Capabilities => capabilities::get(&call),
         Endpoint::Metrics => scrape::get(&call),
+        Endpoint::SecurityEvents => security::events(&call),
         Endpoint::Me => me::me(&call, visit.standing()),
         Endpoint::Healthy | Endpoint::Ready | Endpoint::Attach | Endpoint::CreateAndAttach => Err(Fault::not_found()),
         Endpoint::Description | Endpoint::Page => Err(Fault::not_found()),

@@ -13,6 +13,7 @@ mod pulse;
 mod rate;
 mod renewal;
 mod source;
+mod watching;
 
 use std::future::poll_fn;
 use std::net::IpAddr;
@@ -40,6 +41,7 @@ use self::command::Answered;
 use self::pulse::{Beat, Pulse};
 use self::renewal::lapsed;
 use self::source::Source;
+pub(super) use self::watching::{Watching, watch};
 use super::Connection;
 use super::auth::Principal;
 use super::connection::Transport;

@@ -23,7 +23,7 @@ use super::respond::{self, Answer};
 use crate::session::log::{Cursor, Item, Kind, LogError, LogReader, Rendered};
 
 /// What has gathered goes out in chunks of about this many bytes.
-const CHUNK_BYTES: usize = 64 * 1024;
+pub(super) const CHUNK_BYTES: usize = 64 * 1024;
 /// How long a server-sent stream is silent before it says that it is alive.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
@@ -49,14 +49,15 @@ impl Format {
         })
     }
 
-    fn content_type(self) -> &'static str {
+    pub(super) fn content_type(self) -> &'static str {
         match self {
             Self::Ndjson => "application/x-ndjson",
             Self::Sse => "text/event-stream",
         }
     }
 
-    fn write(self, out: &mut BytesMut, seq: Option<Seq>, json: &[u8]) {
+    /// Adds an event, with its number if it has one.
+    pub(super) fn write(self, out: &mut BytesMut, seq: Option<Seq>, json: &[u8]) {
         if self == Self::Sse {
             if let Some(seq) = seq {
                 out.put_slice(format!("id: {seq}\n").as_bytes());
@@ -253,7 +254,8 @@ async fn lapse_of(holder: Option<&Tenure>) {
     }
 }
 
-async fn keep_alive(format: Format) {
+/// Returns when the client is to be told that the stream is alive.
+pub(super) async fn keep_alive(format: Format) {
     match format {
         Format::Sse => tokio::time::sleep(KEEP_ALIVE).await,
         Format::Ndjson => std::future::pending().await,

@@ -28,8 +28,8 @@ use super::problem::Fault;
 use super::query::Query;
 use super::received::RequestBody;
 use super::respond::{self, Answer};
-use super::socket::{self, Attachment};
-use super::{Connection, rest, router};
+use super::socket::{self, Attachment, Watching};
+use super::{Connection, rest, router, security};
 use crate::session::SessionHandle;
 
 /// What the socket is to be attached to.
@@ -39,6 +39,15 @@ pub(super) enum Wanted {
     Session(String),
     /// One that is created now.
     New,
+    /// None: what concerns security.
+    Security,
+}
+
+/// What it is attached to.
+#[derive(Debug)]
+enum Attached {
+    Session(Box<Attachment>),
+    Security(Box<Watching>),
 }
 
 /// A well-formed handshake.
@@ -91,11 +100,12 @@ pub(super) async fn upgrade(
     Ok(switching(offer.accept))
 }
 
-async fn serve(connection: &Connection, stream: Transport, early: Bytes, outcome: Result<Attachment, Fault>) {
+async fn serve(connection: &Connection, stream: Transport, early: Bytes, outcome: Result<Attached, Fault>) {
     let shared = &connection.shared;
     let served = async {
         match outcome {
-            Ok(attachment) => socket::serve(connection, stream, early, &attachment).await,
+            Ok(Attached::Session(attachment)) => socket::serve(connection, stream, early, &attachment).await,
+            Ok(Attached::Security(watching)) => socket::watch(connection, stream, early, *watching).await,
             Err(fault) => socket::refuse(stream, early, fault.close_code()).await,
         }
     };
@@ -112,34 +122,41 @@ async fn attach(
     wanted: &Wanted,
     scope: Scope,
     visit: &mut Visit,
-) -> Result<Attachment, Fault> {
+) -> Result<Attached, Fault> {
     let shared = &connection.shared;
     let principal = router::admit(shared, visit, token(request.headers(), offer), Some(scope))?;
     if shared.drain.is_cancelled() {
         return Err(Fault::new(ProblemCode::Draining, "the server is about to stop; connect again"));
     }
     let query = Query::new(request.uri().query());
-    let after = query.number("after")?.map(Seq);
+    let after = query.number("after")?;
     let place = shared.limits.place(&principal)?;
     let handle: SessionHandle = match wanted {
+        Wanted::Security => {
+            let reader = security::reader(shared, after)?;
+            shared.audited.opened(visit, None).await;
+            let meter = shared.limits.meter(&principal);
+            return Ok(Attached::Security(Box::new(Watching { reader, principal, meter, _place: place })));
+        }
         Wanted::Session(id) => shared.session(&principal, id)?,
         Wanted::New => {
             let config = session_config(query, &principal, &shared.config.capabilities.sandbox.modes)?;
             shared.create(&principal, config).await?
         }
     };
-    shared.audited.opened(visit, &handle.identity().id).await;
+    shared.audited.opened(visit, Some(&handle.identity().id)).await;
     // Settled before the client hears that the handshake is done, so that it misses nothing of what it does next. A number
     // that is to come counts as the last one.
     let last = handle.log().last_seq();
-    let after = match (after, wanted) {
+    let after = match (after.map(Seq), wanted) {
         (Some(after), _) => after.min(last),
         (None, Wanted::Session(_)) => last,
         // What happened before a client that has just created the session could attach is for it to see too.
-        (None, Wanted::New) => Seq(0),
+        (None, Wanted::New | Wanted::Security) => Seq(0),
     };
     let meter = shared.limits.meter(&principal);
-    Ok(Attachment { handle, principal, after, client: visit.client(), meter, _place: place })
+    let client = visit.client();
+    Ok(Attached::Session(Box::new(Attachment { handle, principal, after, client, meter, _place: place })))
 }
 
 fn session_config(query: Query<'_>, principal: &Principal, offered: &[ModeSupport]) -> Result<SessionConfig, Fault> {
@@ -170,11 +187,18 @@ pub(super) fn token<'a>(headers: &'a HeaderMap, offer: &'a Offer) -> Result<&'a 
     }
 }
 
+/// Whether a request wants to become a WebSocket.
+pub(super) fn is_asked<B>(request: &Request<B>) -> bool {
+    request.method() == http::Method::GET && names_websocket(request.headers())
+}
+
+fn names_websocket(headers: &HeaderMap) -> bool {
+    lists(headers, UPGRADE).any(|it| it.eq_ignore_ascii_case("websocket"))
+}
+
 /// Checks the headers of a handshake, as RFC 6455 has them in section 4.2.1.
 pub(super) fn read_offer(headers: &HeaderMap) -> Result<Offer, Fault> {
-    if !lists(headers, CONNECTION).any(|it| it.eq_ignore_ascii_case("upgrade"))
-        || !lists(headers, UPGRADE).any(|it| it.eq_ignore_ascii_case("websocket"))
-    {
+    if !lists(headers, CONNECTION).any(|it| it.eq_ignore_ascii_case("upgrade")) || !names_websocket(headers) {
         return Err(Fault::invalid(
             "this path is for WebSockets: Connection: Upgrade and Upgrade: websocket are needed",
         ));

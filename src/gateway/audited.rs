@@ -1,16 +1,18 @@
 //! The audit log of a gateway: where it lies, who signs it, and what is told of the gateway itself.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio_util::task::TaskTracker;
 
+use crate::alerts::Alerts;
 use crate::audit::{self, Audit, Hash, Kind, Record, Settings, What};
 use crate::config::{self, Config};
 use crate::supervisor::handle::SupervisorHandle;
 use crate::supervisor::link::Welcome;
 
-/// Starts the log in the store at `root`. What the supervisor signs is carried to it by a task.
+/// Starts the log in the store at `root`; alerts hear of all that is recorded. What the supervisor signs is carried to it by a task.
 ///
 /// # Errors
 /// If there can be no thread.
@@ -19,11 +21,13 @@ pub(super) fn start(
     root: &Path,
     supervisor: &SupervisorHandle,
     tasks: &TaskTracker,
+    alerts: Arc<Alerts>,
 ) -> std::io::Result<Audit> {
     let mut sealed = supervisor.sealed();
     let asker = supervisor.clone();
     let ask = Box::new(move |head| asker.seal(head));
-    let audit = Audit::start(audit::in_store(root), settings(&welcome.config), welcome.sealed.clone(), ask)?;
+    let (settings, last) = (settings(&welcome.config), welcome.sealed.clone());
+    let audit = Audit::start(audit::in_store(root), settings, last, ask, Some(alerts))?;
     let listener = audit.clone();
     tasks.spawn(async move {
         while sealed.changed().await.is_ok() {

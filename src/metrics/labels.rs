@@ -58,6 +58,16 @@ pub const POLICY_RULES: [&str; 10] = [
 ];
 /// Quotas of a subject, by their keys.
 pub const QUOTAS: [&str; 4] = ["executions", "session_creations", "cpu_seconds", "stored_mb"];
+/// Kinds of alerts.
+pub const ALERTS: [&str; 7] = [
+    "violations",
+    "policy_violations",
+    "failed_logins",
+    "limit_kills",
+    "session_killed",
+    "audit_failed",
+    "audit_damaged",
+];
 /// The two processes of a server.
 pub const PROCESSES: [&str; 2] = ["supervisor", "gateway"];
 /// What has no name of its own.
@@ -94,6 +104,12 @@ impl Ending {
     pub(super) fn of(level: Level, outcome: &'static str) -> Self {
         Self { language: level.language, sandbox_mode: level.sandbox_mode, outcome }
     }
+}
+
+/// An alert.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct OfKind {
+    pub(super) kind: &'static str,
 }
 
 /// A language.

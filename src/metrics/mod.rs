@@ -6,6 +6,7 @@
 //! Counting costs an atomic addition, or for a histogram a lock that is held for one. What can be looked up is looked up
 //! at a scrape: sessions and logs by [`Metrics::take_stock`], processes on the page of [`standing`].
 
+mod alerts;
 mod classic;
 mod edge;
 pub mod labels;
@@ -40,6 +41,7 @@ struct Inner {
     session: session::Sessions,
     edge: edge::Edge,
     process: process::Process,
+    alerts: alerts::Alerts,
 }
 
 impl Metrics {
@@ -49,7 +51,8 @@ impl Metrics {
         let session = session::Sessions::new(&mut registry);
         let edge = edge::Edge::new(&mut registry);
         let process = process::Process::new(&mut registry, facts);
-        Self(Arc::new(Inner { registry, session, edge, process }))
+        let alerts = alerts::Alerts::new(&mut registry);
+        Self(Arc::new(Inner { registry, session, edge, process, alerts }))
     }
 
     /// All that was counted, in the text format of OpenMetrics 1.0.

@@ -111,6 +111,9 @@ impl Scene {
             assert!(matches!(written.status, 201 | 204), "{written:?}");
             return path;
         }
+        if path.ends_with("/security/events") {
+            return format!("{path}?after=0&once=true");
+        }
         if operation.is_socket && !operation.has_owner() { format!("{path}?language=bash") } else { path }
     }
 

@@ -130,7 +130,7 @@ impl Server {
 
     /// Waits until sessions can be created.
     pub async fn until_ready(&self) {
-        let client = Client::new(&self.url, None).expect("a client");
+        let client = self.client_of_nobody();
         eventually("the server is ready", || async { client.is_ready().await.unwrap_or(false).then_some(()) }).await;
     }
 

@@ -221,6 +221,9 @@ mod refusals;
 mod audit;
 mod audit_files;
 
+/// What concerns security: told as it happens, and when it happens too often as an alert.
+mod security;
+
 /// The levels of sandboxes: which are offered, and what `strict` takes away.
 mod levels;
 

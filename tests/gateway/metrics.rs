@@ -85,6 +85,18 @@ const CLOSED: &[(&str, &[&str])] = &[
     ("over", &["http", "socket"]),
     ("process", &["supervisor", "gateway"]),
     ("quota", &["executions", "session_creations", "cpu_seconds", "stored_mb"]),
+    (
+        "kind",
+        &[
+            "violations",
+            "policy_violations",
+            "failed_logins",
+            "limit_kills",
+            "session_killed",
+            "audit_failed",
+            "audit_damaged",
+        ],
+    ),
     ("method", &["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "other"]),
     ("tier", &["A", "B", "C"]),
     ("version", &[env!("CARGO_PKG_VERSION")]),

@@ -25,12 +25,13 @@ const ARROWS: &[(&str, &[&str])] = &[
             "runtime::python",
         ],
     ),
+    ("alerts", &["audit", "metrics", "outbound", "config"]),
     ("client", &[]),
     ("config", &[]),
     ("keys", &[]),
     ("certificates", &["keys"]),
     ("telemetry", &["config"]),
-    ("edge", &["session", "audit", "metrics", "config", "keys::KeyFile"]),
+    ("edge", &["session", "alerts", "audit", "metrics", "outbound", "config", "keys::KeyFile"]),
     // Of the supervisor a session sees the handle and the messages, by which it asks for sandboxes, and how both count.
     (
         "session",
@@ -39,6 +40,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "store",
             "audit",
             "metrics",
+            "outbound",
             "config",
             "supervisor::budget",
             "supervisor::handle",
@@ -53,6 +55,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("store", &[]),
     ("audit", &[]),
     ("metrics", &[]),
+    ("outbound", &[]),
 ];
 const JOINERS: &[&str] = &["main", "lib", "gateway", "serve"];
 

@@ -5,15 +5,15 @@ use std::task::Poll;
 use super::*;
 
 /// A log whose folder cannot be made, since something else has its name.
-fn blocked(on_failure: OnFailure) -> (Rig, PathBuf) {
+pub(super) fn blocked(on_failure: OnFailure, listener: Option<Arc<dyn Listener>>) -> (Rig, PathBuf) {
     let dir = directory();
     let stone = folder(dir.path());
     std::fs::create_dir_all(stone.parent().expect("a parent")).expect("a folder");
     std::fs::write(&stone, "no folder").expect("written");
-    (Rig::again(dir, Settings { on_failure, ..settings() }), stone)
+    (Rig::heard(dir, Settings { on_failure, ..settings() }, listener), stone)
 }
 
-async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+pub(super) async fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
     while !holds() {
         assert!(tokio::time::Instant::now() < deadline, "not in time: {what}");
@@ -23,7 +23,7 @@ async fn until(what: &str, mut holds: impl FnMut() -> bool) {
 
 #[tokio::test]
 async fn work_is_refused_until_the_log_can_be_written_and_no_record_is_lost() {
-    let (rig, stone) = blocked(OnFailure::Refuse);
+    let (rig, stone) = blocked(OnFailure::Refuse, None);
     rig.audit.note(execution(0));
     until("it is found out", || rig.audit.refuses()).await;
     // Nobody waits for a disk that may not come back.
@@ -38,7 +38,7 @@ async fn work_is_refused_until_the_log_can_be_written_and_no_record_is_lost() {
 
 #[tokio::test]
 async fn a_full_queue_makes_callers_wait_and_loses_nothing() {
-    let (rig, stone) = blocked(OnFailure::Refuse);
+    let (rig, stone) = blocked(OnFailure::Refuse, None);
     until("it is found out", || rig.audit.refuses()).await;
     (0..queue::CAPACITY).for_each(|i| rig.audit.note(execution(i)));
     let mut waits = Box::pin(rig.audit.store(execution(1)));
@@ -52,7 +52,7 @@ async fn a_full_queue_makes_callers_wait_and_loses_nothing() {
 
 #[tokio::test]
 async fn a_server_that_goes_on_counts_what_it_could_not_record() {
-    let (rig, stone) = blocked(OnFailure::Continue);
+    let (rig, stone) = blocked(OnFailure::Continue, None);
     rig.audit.note(execution(0));
     until("it is found out", || rig.audit.shared.is_broken()).await;
     assert!(!rig.audit.refuses());

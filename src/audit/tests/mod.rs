@@ -2,6 +2,7 @@
 
 mod chain;
 mod failure;
+mod heard;
 mod keeping;
 
 use std::path::{Path, PathBuf};
@@ -30,6 +31,11 @@ impl Rig {
 
     /// On what an earlier one left.
     fn again(dir: Arc<tempfile::TempDir>, settings: Settings) -> Self {
+        Self::heard(dir, settings, None)
+    }
+
+    /// As [`Rig::again`], with somebody who hears of it.
+    fn heard(dir: Arc<tempfile::TempDir>, settings: Settings, listener: Option<Arc<dyn Listener>>) -> Self {
         let sealer = Sealer::open(dir.path()).expect("a key");
         let last = sealer.last().cloned();
         let (sealer, answers) = (Mutex::new(sealer), Arc::new(OnceLock::<Audit>::new()));
@@ -39,7 +45,7 @@ impl Rig {
             let seal = sealer.lock().expect("whole").seal(head).ok().flatten();
             seal.into_iter().zip(asked.get()).for_each(|(seal, audit)| audit.sealed(seal));
         });
-        let audit = Audit::start(folder(dir.path()), settings, last, ask).expect("a thread");
+        let audit = Audit::start(folder(dir.path()), settings, last, ask, listener).expect("a thread");
         answers.set(audit.clone()).expect("only once");
         Self { dir, audit }
     }

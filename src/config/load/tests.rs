@@ -270,3 +270,19 @@ fn the_audit_log_is_kept_for_ninety_days_at_least() {
     let told = message(from_file("[audit]\nkeep_days = 89\n"));
     assert!(told.contains("audit.keep_days") && told.contains("from 90 to"), "{told}");
 }
+
+#[test]
+fn addresses_that_cannot_be_believed_or_that_are_named_twice_are_refused() {
+    for (file, told) in [
+        ("[auth]\njwks_url = 'http://issuer.example/jwks'", "loopback"),
+        ("[auth]\njwks_url = 'http://127.0.0.1.example/jwks'", "loopback"),
+        ("[auth]\njwks_url = 'file:///etc/passwd'", "https://"),
+        ("[auth]\njwks_url = 'https://ada:hunter2@issuer.example/jwks'", "no user"),
+        ("[auth]\njwks_url = 'https://issuer.example/'\nkey_file = 'k'", "auth.key_file and auth.jwks_url"),
+        ("[traces]\notlp_url = 'https://collector.example/a b'", "https://"),
+        ("[alerts]\nwebhook_url = 'https://alerts.example/'", "alerts.webhook_secret_file"),
+    ] {
+        let error = from_file(file).unwrap_err();
+        assert!(error.to_string().contains(told) && !error.to_string().contains("hunter2"), "{file}: {error}");
+    }
+}

@@ -107,8 +107,17 @@ impl Server {
 
     /// A client with this token, that trusts the authority of the server.
     pub fn client_with(&self, token: &str) -> Client {
+        self.trusting_client(Some(token))
+    }
+
+    /// A client without a token, that trusts it too.
+    pub fn client_of_nobody(&self) -> Client {
+        self.trusting_client(None)
+    }
+
+    fn trusting_client(&self, token: Option<&str>) -> Client {
         let authority = std::fs::read(self.dir.path().join("ca.pem")).ok();
-        Client::trusting(&self.url, Some(token), authority.as_deref()).expect("a client")
+        Client::trusting(&self.url, token, authority.as_deref()).expect("a client")
     }
 
     /// Host and port.

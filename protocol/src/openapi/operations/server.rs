@@ -10,6 +10,11 @@ const METRICS: &[Content] = &[
     Content { media_type: "text/plain", shape: Shape::Text, item: None },
 ];
 
+const RECORDS: &[Content] = &[
+    Content { media_type: "application/x-ndjson", shape: Shape::Anything, item: None },
+    Content { media_type: "text/event-stream", shape: Shape::Anything, item: None },
+];
+
 pub(super) const ALL: &[Operation] = &[
     Operation {
         path: "/healthz",
@@ -62,6 +67,30 @@ pub(super) const ALL: &[Operation] = &[
                       its own it is there as well, without a token.",
         access: Access::Scope("metrics:read"),
         answers: &[Answer::with(200, "Every metric", METRICS)],
+        ..Operation::PLAIN
+    },
+    Operation {
+        path: "/api/v1/security/events",
+        id: "followSecurity",
+        tag: "server",
+        summary: "What concerns security, as it comes",
+        description: "Records of the audit log that concern security, everybody's: violations, refusals, failed logins, ends \
+                      by limits, access by administrators, settings and starts of the server, alerts. One a line, as \
+                      the log has them, or as server-sent events with the number as id if `Accept` says so. As a \
+                      WebSocket (`Upgrade: websocket`, subprotocol and token as for sessions) each is a message. Records \
+                      that are no longer in memory are announced as a `gap`, also to a reader that is too slow.",
+        access: Access::Scope("audit:read"),
+        parameters: &[
+            Parameter::query(
+                "after",
+                super::AFTER,
+                "Begins after this record, as far as that is in memory; from now on if absent",
+            ),
+            Parameter::query("once", Shape::Flag, "Ends after what is in memory, and does not go on with what comes"),
+            Parameter::header("Last-Event-ID", "As `after`, from a browser that comes back"),
+        ],
+        answers: &[Answer::with(200, "The records", RECORDS)],
+        problems: &[ProblemCode::Draining],
         ..Operation::PLAIN
     },
     Operation {
