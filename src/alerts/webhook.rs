@@ -32,7 +32,7 @@ mod tests {
 
     #[test]
     fn the_body_is_the_documented_one() {
-        let time = |s| Timestamp::from_second(1_700_000_000 + s).unwrap();
+        let time = |s: i64| Timestamp::from_second(1_700_000_000 + s).unwrap();
         let session = Some("ABCDEFGHIJKLMNOPQRSTUV".parse().unwrap());
         let whose = Whose::Subject("ada".to_owned());
         let alert =

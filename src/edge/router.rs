@@ -9,7 +9,6 @@ use std::sync::Arc;
 use http::{Method, Request, StatusCode};
 use hyper::body::Incoming;
 use repltool_protocol::ids::SessionId;
-use repltool_protocol::query::QueryKind;
 use repltool_protocol::rest::ProblemCode;
 use repltool_protocol::rest::capabilities::ModeSupport;
 use tokio::time::Instant;
@@ -28,6 +27,7 @@ use super::{
 use crate::metrics::labels::problem;
 use crate::session::SessionHandle;
 
+use self::table::PAGE;
 pub(super) use self::table::{Access, Endpoint, ROUTES, Route};
 
 /// The table, ready to be searched.

@@ -61,7 +61,7 @@ const FILE: &[Route] = &[
 ];
 
 /// What can be done with a file of the web page.
-const PAGE: &[Route] = &[(Method::GET, Endpoint::Page, Access::Public)];
+pub(in crate::edge) const PAGE: &[Route] = &[(Method::GET, Endpoint::Page, Access::Public)];
 
 pub(in crate::edge) static ROUTES: &[(&str, &[Route])] = &[
     ("/healthz", &[(Method::GET, Endpoint::Healthy, Access::Public)]),
