@@ -4,6 +4,7 @@
 //! The supervisor starts it as `repltool gateway` with the link as its standard input. It is not meant for people.
 
 mod audited;
+mod calls;
 mod trust;
 
 use std::fs::File;
@@ -22,6 +23,7 @@ use tokio_util::task::TaskTracker;
 use crate::edge::capabilities::{self, Host};
 use crate::edge::{Edge, EdgeConfig};
 use crate::metrics::{Facts, Metrics};
+use crate::outbound::{Outbound, Target};
 use crate::sandbox::probe::{Report, Tier};
 use crate::sandbox::{confine, reduced};
 use crate::session::log::Tail;
@@ -67,6 +69,8 @@ struct Sockets {
     /// What the supervisor tells.
     standing: File,
     metrics: Option<OwnedFd>,
+    /// The link with the process that calls outside.
+    calls: Option<OwnedFd>,
 }
 
 fn prepare() -> anyhow::Result<Prepared> {
@@ -91,11 +95,12 @@ fn receive_welcome(link: &OwnedFd) -> anyhow::Result<(Box<Welcome>, Sockets)> {
     loop {
         poll(&mut [PollFd::new(link, PollFlags::IN)], None).context("the link cannot be read")?;
         match link::receive(link.as_fd(), &mut buffer) {
-            Ok((ToGateway::Welcome(welcome), fds)) if welcome.version == VERSION => {
+            Ok((ToGateway::Welcome(welcome), mut fds)) if welcome.version == VERSION => {
+                let calls = welcome.calls_out.then(|| fds.pop()).flatten();
                 let mut fds = fds.into_iter();
                 let api = fds.next().context("the listening socket is missing")?;
                 let standing = fds.next().context("the page of the supervisor is missing")?.into();
-                return Ok((welcome, Sockets { api, standing, metrics: fds.next() }));
+                return Ok((welcome, Sockets { api, standing, metrics: fds.next(), calls }));
             }
             Ok(_) => bail!("the supervisor speaks another version"),
             Err(error) if link::would_block(&error) => {}
@@ -129,6 +134,13 @@ impl Prepared {
         let store = Store::open(&root.join("store.sqlite")).context("the store cannot be opened")?;
         let audit = audited::start(&welcome, &root, &supervisor, &tasks).context("the audit log cannot be started")?;
         let metrics = Metrics::new(facts(&welcome, sockets.standing));
+        let (_outbound, queues) = Outbound::new(|target| match target {
+            Target::Webhook => config.alerts.webhook_url.is_some(),
+            Target::Traces => config.traces.otlp_url.is_some(),
+        });
+        if let Some(link) = sockets.calls {
+            tasks.spawn(calls::serve(link, queues, metrics.clone()));
+        }
         let registry = Registry::new(config, &root, store.clone(), supervisor.clone(), audit.clone(), metrics.clone())?;
         let mark = RunMark::new(&root, &welcome.boot_id);
         registry.take_up(kernels, mark.tail()).await.context("sessions cannot be taken up")?;
@@ -151,6 +163,7 @@ impl Prepared {
                     Ok(LinkError::Closed) | Err(_) => bail!("the supervisor is gone"),
                     Ok(error) => return Err(error).context("the link failed"),
                 },
+                () = trust.missed() => supervisor.want_keys(),
                 notice = notices.recv() => match notice {
                     Some(Notice::Drain) => {
                         registry.refuse();

@@ -3,6 +3,7 @@
 mod backends;
 pub mod embedded;
 mod metrics;
+mod outside;
 mod sources;
 mod users;
 
@@ -73,13 +74,16 @@ fn run_for(config: Config, purpose: Purpose) -> anyhow::Result<()> {
         sandbox::enter_outer_namespace().context("the server's own user namespace cannot be made")?;
     }
     let store = prepare_store(&config.data_dir, base_uid)?;
+    // A server of one command is heard of by nobody.
+    let order = if leash.is_none() { outside::order(&config, base_uid)? } else { None };
     let listener = TcpListener::bind(config.edge.listen)
         .with_context(|| format!("cannot listen on {}; choose another address with --listen", config.edge.listen))?;
     // A server of one command is watched by nobody.
     let metrics = leash.is_none().then(|| metrics::listen(&config)).transpose()?;
     announce(&config, &listener)?;
     let sources = sources::of(&config);
-    let parts = Parts { programs, containers, isolation, config, listener, metrics, sources, store, base_uid, leash };
+    let parts =
+        Parts { programs, containers, isolation, config, listener, metrics, sources, order, store, base_uid, leash };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("no runtime")?;
     let data_dir = parts.config.data_dir.clone();
     let outcome = runtime.block_on(supervisor::run(parts));
@@ -289,6 +293,9 @@ fn announce(config: &Config, listener: &TcpListener) -> anyhow::Result<()> {
 
 /// A token for this machine, if the server has the key that signs.
 fn local_token(config: &Config) -> anyhow::Result<Option<String>> {
+    if config.auth.jwks_url.is_some() {
+        return Ok(None);
+    }
     let KeyFile::Secret(key) = sources::key_file(config)? else { return Ok(None) };
     let grant = edge::auth::Grant {
         subject: LOCAL_SUBJECT,

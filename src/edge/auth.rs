@@ -19,7 +19,7 @@ use http::header::AUTHORIZATION;
 use jsonwebtoken::errors::ErrorKind;
 use jsonwebtoken::{Header, Validation};
 use serde::Deserialize;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use self::keys::{KeyPrint, KeySet};
 pub use self::limits::ReplLimits;
@@ -59,6 +59,9 @@ pub enum AuthError {
     /// Names no key, or one that is not there.
     #[error("token of an unknown key")]
     Key,
+    /// The server's keys are still to be fetched.
+    #[error("no keys to check tokens with yet")]
+    NoKeys,
     /// Meant for something else, or to be read by rules that are not ours: `typ` and `crit`.
     #[error("token of another type")]
     Kind,
@@ -197,6 +200,8 @@ pub struct Auth(Arc<Checks>);
 
 struct Checks {
     in_force: watch::Sender<Arc<InForce>>,
+    /// Told of tokens of keys that are not known.
+    missed: Notify,
     /// Everything but the algorithm.
     validation: Validation,
     leeway: Duration,
@@ -252,8 +257,8 @@ impl Auth {
             None => validation.validate_aud = false,
         }
         validation.set_required_spec_claims(&required);
-        let in_force = InForce { keys: Arc::new(keys), revoked: Arc::default() };
-        Self(Arc::new(Checks { in_force: watch::Sender::new(Arc::new(in_force)), validation, leeway }))
+        let in_force = watch::Sender::new(Arc::new(InForce { keys: Arc::new(keys), revoked: Arc::default() }));
+        Self(Arc::new(Checks { in_force, missed: Notify::new(), validation, leeway }))
     }
 
     /// Checks against other keys from now on. What was opened by those that are gone ends.
@@ -264,6 +269,19 @@ impl Auth {
     /// Lets these in no longer, and all others. What was opened by those ends.
     pub fn set_revoked(&self, revoked: Revocations) {
         self.0.in_force.send_modify(|it| Arc::make_mut(it).revoked = Arc::new(revoked));
+    }
+
+    /// Returns when a token came of a key that is not known.
+    ///
+    /// # Cancel safety
+    /// Cancel-safe.
+    pub async fn missed(&self) {
+        self.0.missed.notified().await;
+    }
+
+    /// Whether there are keys: those that are fetched may still be on their way.
+    pub fn has_keys(&self) -> bool {
+        !self.0.in_force.borrow().keys.is_empty()
     }
 
     /// The principal for as long as its token is good.
@@ -282,7 +300,7 @@ impl Auth {
         let header = jsonwebtoken::decode_header(token).map_err(|error| reason(error.kind()))?;
         check_header(&header)?;
         let in_force = self.0.in_force.borrow().clone();
-        let key = in_force.keys.find(header.alg, header.kid.as_deref())?;
+        let key = in_force.keys.find(header.alg, header.kid.as_deref()).inspect_err(|_| self.0.missed.notify_one())?;
         let validation = Validation { algorithms: vec![header.alg], ..self.0.validation.clone() };
         let decoded = jsonwebtoken::decode::<Claims>(token, key.decoding(), &validation);
         let principal = self.principal(decoded.map_err(|error| reason(error.kind()))?.claims, key.print())?;

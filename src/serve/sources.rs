@@ -14,9 +14,10 @@ use zeroize::Zeroizing;
 /// Those that the configuration names.
 pub(super) fn of(config: &Config) -> Vec<Source> {
     let keys = Source { path: config.auth.key_file.clone(), read: read_keys };
+    let keys = config.auth.jwks_url.is_none().then_some(keys);
     let revocations = config.auth.revocations_file.clone();
     let revocations = revocations.map(|path| Source { path: Some(path), read: read_revocations });
-    [keys].into_iter().chain(revocations).collect()
+    keys.into_iter().chain(revocations).collect()
 }
 
 /// The configured key, or else the server's own, which is made if it is not there.

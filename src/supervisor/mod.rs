@@ -11,6 +11,7 @@
 
 mod bounds;
 pub mod budget;
+mod calling;
 mod error;
 mod gateway;
 mod gauge;
@@ -37,10 +38,12 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 
 use crate::config::Config;
+use crate::outbound::link::Order;
 use crate::sandbox;
 use crate::sandbox::probe::Report;
 pub use bounds::FDS_BESIDE;
 use bounds::Refusal;
+use calling::Calling;
 pub use error::SupervisorError;
 use gateway::Gateway;
 use lending::{Lending, Source};
@@ -68,6 +71,8 @@ pub struct Parts {
     pub isolation: Report,
     /// The files that say who is let in.
     pub sources: Vec<Source>,
+    /// What is called outside, if anything is.
+    pub order: Option<Order>,
     /// The part of the data directory that belongs to the gateway.
     pub store: StoreRoot,
     /// The first of the users of this server, where it may use users of its own.
@@ -104,6 +109,7 @@ struct Supervisor {
     sandboxes: Sandboxes,
     sealing: Sealing,
     lending: Lending,
+    calling: Option<Calling>,
     gateway: Option<Gateway>,
     restart_at: Instant,
     reporter: standing::Reporter,
@@ -115,6 +121,7 @@ enum Wake {
     FromGateway(Result<Vec<ToSupervisor>, LinkError>),
     GatewayGone,
     Sandbox(Happening),
+    Keys(OwnedFd),
     LimitsDue,
     Tick,
 }
@@ -126,7 +133,8 @@ impl Supervisor {
         let reporter = standing::Reporter::new()?;
         let lending = Lending::new(std::mem::take(&mut parts.sources), &parts.config);
         let lending = lending.map_err(SupervisorError::Lending)?;
-        Ok(Self { parts, sandboxes, sealing, lending, gateway: None, restart_at: Instant::now(), reporter })
+        let calling = parts.order.take().map(|order| Calling::new(&order)).transpose()?;
+        Ok(Self { parts, sandboxes, sealing, lending, calling, gateway: None, restart_at: Instant::now(), reporter })
     }
 
     async fn serve(&mut self) -> Result<(), SupervisorError> {
@@ -147,6 +155,7 @@ impl Supervisor {
                 _ = tick.tick() => Wake::Tick,
                 wake = Gateway::wake(&mut self.gateway) => wake,
                 happening = self.sandboxes.next() => Wake::Sandbox(happening),
+                keys = Calling::next(&mut self.calling) => Wake::Keys(keys),
             };
             match wake {
                 Wake::Stop => return self.drain().await,
@@ -161,6 +170,7 @@ impl Supervisor {
                 Wake::FromGateway(Err(error)) => self.lose_gateway(&error),
                 Wake::GatewayGone => self.gateway_ended(),
                 Wake::Sandbox(happening) => self.happened(happening),
+                Wake::Keys(keys) => self.take_keys(keys),
                 Wake::LimitsDue => self.check_limits(),
                 Wake::Tick => self.tick()?,
             }
@@ -177,6 +187,7 @@ impl Supervisor {
             isolation: self.parts.isolation.clone(),
             sealed: self.sealing.last(),
             is_first: self.sealing.is_first_gateway(),
+            calls_out: self.calling.is_some(),
         };
         let mut gateway = Gateway::start()?;
         gateway.send(&ToGateway::Welcome(Box::new(welcome)), self.welcome_fds()?);
@@ -210,6 +221,7 @@ impl Supervisor {
                 self.tell(measured);
             }
             ToSupervisor::Release(session) => self.sandboxes.release(&session),
+            ToSupervisor::KeysWanted => self.calling.iter().for_each(Calling::want_keys),
             ToSupervisor::Seal(head) => {
                 let sealed = self.sealing.seal(head);
                 self.tell(sealed);
@@ -359,7 +371,7 @@ impl Supervisor {
                     }
                     Wake::FromGateway(Err(_)) => return gateway.ended().await,
                     Wake::GatewayGone => return,
-                    Wake::Stop | Wake::Reload | Wake::Sandbox(_) | Wake::LimitsDue | Wake::Tick => {}
+                    Wake::Stop | Wake::Reload | Wake::Sandbox(_) | Wake::Keys(_) | Wake::LimitsDue | Wake::Tick => {}
                 },
                 happening = self.sandboxes.next() => match happening {
                     Happening::Exit(sandbox) => {

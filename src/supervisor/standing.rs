@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::calling::Calling;
 use super::{Supervisor, SupervisorError};
 use crate::metrics::standing::{Page, Standing, Used};
 
@@ -29,7 +30,7 @@ impl Reporter {
 
 impl Supervisor {
     /// The descriptors that go with the welcome of one more gateway: the listening socket, the page of what the
-    /// supervisor tells, and the socket for metrics, if there is one.
+    /// supervisor tells, the socket for metrics and the link with the process that calls outside, if there are any.
     pub(super) fn welcome_fds(&mut self) -> Result<Vec<OwnedFd>, SupervisorError> {
         self.reporter.gateway_starts += 1;
         self.reporter.due = Instant::now();
@@ -39,7 +40,9 @@ impl Supervisor {
         };
         let page = self.reporter.page.reader().map_err(|e| SupervisorError::Io("open of the page", e))?;
         let metrics = self.parts.metrics.as_ref().map(copy).transpose()?;
-        Ok([copy(&self.parts.listener)?, page].into_iter().chain(metrics).collect())
+        let calls = self.calling.as_ref().map(Calling::for_gateway).transpose();
+        let calls = calls.map_err(|e| SupervisorError::Io("dup of a link", e))?;
+        Ok([copy(&self.parts.listener)?, page].into_iter().chain(metrics).chain(calls).collect())
     }
 
     /// Writes the page, if it is time to.

@@ -67,6 +67,9 @@ const CLOSED: &[(&str, &[&str])] = &[
     (
         "outcome",
         &[
+            "delivered",
+            "failed",
+            "dropped",
             "success",
             "error",
             "refused",
@@ -86,6 +89,7 @@ const CLOSED: &[(&str, &[&str])] = &[
     ("process", &["supervisor", "gateway"]),
     ("method", &["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "other"]),
     ("tier", &["A", "B", "C"]),
+    ("target", &["keys", "webhook", "traces"]),
     ("version", &[env!("CARGO_PKG_VERSION")]),
     (
         "reason",
@@ -100,6 +104,7 @@ const CLOSED: &[(&str, &[&str])] = &[
             "algorithm",
             "signature",
             "key",
+            "no_keys",
             "kind",
             "expired",
             "revoked",

@@ -47,21 +47,21 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
     // What is done about code that breaks the policy is a word of the configuration.
     ("runtime", &["supervisor::handle", "supervisor::link", "config::PolicyAction"]),
-    ("supervisor", &["sandbox", "audit", "config", "metrics"]),
+    ("supervisor", &["sandbox", "audit", "config", "metrics", "outbound::link"]),
     ("sandbox", &[]),
     ("store", &[]),
     ("audit", &[]),
     ("metrics", &[]),
-    ("outbound", &[]),
+    ("outbound", &["config"]),
 ];
-const JOINERS: &[&str] = &["main", "lib", "gateway", "serve"];
+const JOINERS: &[&str] = &["main", "lib", "gateway", "serve", "caller"];
 
 /// Crates that stay where they belong.
 const CRATES: &[(&str, &[&str])] = &[
-    ("hyper", &["edge", "client"]),
-    ("hyper_util", &["edge", "client"]),
-    ("http", &["edge", "client"]),
-    ("http_body_util", &["edge", "client"]),
+    ("hyper", &["edge", "client", "caller"]),
+    ("hyper_util", &["edge", "client", "caller"]),
+    ("http", &["edge", "client", "caller"]),
+    ("http_body_util", &["edge", "client", "caller"]),
     ("tokio_tungstenite", &["edge", "client"]),
     ("matchit", &["edge"]),
     ("rust_embed", &["edge"]),
