@@ -30,7 +30,7 @@ LINK = [
     {"NotCreated": {"request": 1, "reason": "no"}}, {"Limit": {"sandbox": 7, "limit": "cpu_time"}}, "Drain",
     {"Exited": {"sandbox": 7, "out_of_memory": True, "cpu_ns": 1, "peak_memory_bytes": 2, "limit": "memory"}},
     {"Measured": {"sandbox": 7, "cpu_ns": 1, "peak_memory_bytes": 2}},
-    {"Hello": {"version": 2}}, {"Adopted": 7}, "Serving", {"Kill": 7}, {"LetGo": 7}, {"Measure": 7},
+    {"Hello": {"version": 2}}, {"Adopted": 7}, "Serving", "KeysWanted", {"Kill": 7}, {"LetGo": 7}, {"Measure": 7},
     {"Create": {
         "request": 1, "session": "4kFq0bT7WmX2cVd9RzP1aE", "language": "python", "mode": "standard",
         "environment": [["A", "b"]], "working_directory": "a", "memory_bytes": 1, "cpu_seconds": 2,

@@ -4,6 +4,7 @@
 //! The supervisor starts it as `repltool gateway` with the link as its standard input. It is not meant for people.
 
 mod audited;
+mod calls;
 mod trust;
 
 use std::fs::File;
@@ -24,7 +25,7 @@ use crate::alerts::Alerts;
 use crate::edge::capabilities::{self, Host};
 use crate::edge::{Edge, EdgeConfig, Redirect};
 use crate::metrics::{Facts, Metrics};
-use crate::outbound::Outbound;
+use crate::outbound::{Outbound, Target};
 use crate::sandbox::probe::{Report, Tier};
 use crate::sandbox::{confine, reduced};
 use crate::session::log::Tail;
@@ -131,6 +132,7 @@ impl Prepared {
         let Self { link, welcome, mut sockets, root } = self;
         let config = &welcome.config;
         let (redirect, metrics_socket) = (sockets.take(Socket::Redirect), sockets.take(Socket::Metrics));
+        let calls_socket = sockets.take(Socket::Calls);
         let (notice, mut notices) = mpsc::channel(NOTICES);
         let (supervisor, link) = SupervisorHandle::new(link::register(link)?, notice);
         let tasks = TaskTracker::new();
@@ -141,7 +143,14 @@ impl Prepared {
         let trust = Trust::new(config, loans)?;
         let store = Store::open(&root.join("store.sqlite")).context("the store cannot be opened")?;
         let metrics = Metrics::new(facts(&welcome, sockets.standing));
-        let alerts = Arc::new(Alerts::new(config.alerts.clone(), metrics.clone(), Outbound::none()));
+        let (outbound, queues) = Outbound::new(|target| match target {
+            Target::Webhook => config.alerts.webhook_url.is_some(),
+            Target::Traces => config.traces.otlp_url.is_some(),
+        });
+        if let Some(link) = calls_socket {
+            tasks.spawn(calls::serve(link, queues, metrics.clone()));
+        }
+        let alerts = Arc::new(Alerts::new(config.alerts.clone(), metrics.clone(), outbound));
         let security = alerts.live();
         let audit =
             audited::start(&welcome, &root, &supervisor, &tasks, alerts).context("the audit log cannot be started")?;
@@ -175,6 +184,7 @@ impl Prepared {
                     Ok(LinkError::Closed) | Err(_) => bail!("the supervisor is gone"),
                     Ok(error) => return Err(error).context("the link failed"),
                 },
+                () = trust.missed() => supervisor.want_keys(),
                 notice = notices.recv() => match notice {
                     Some(Notice::Drain) => {
                         registry.refuse();

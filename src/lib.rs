@@ -10,10 +10,12 @@
 //!                      store, session::log ─▶ every reader      audit: from edge and session, signed over there
 //! ```
 //! `cli` and `client` are on the other side of the wire and know the protocol alone. `serve` is what happens before a
-//! supervisor runs, `gateway` joins the parts of the gateway process.
+//! supervisor runs, `gateway` joins the parts of the gateway process,
+//! and `caller` those of a third one, which calls what the operator has named outside, if anything.
 
 pub mod alerts;
 pub mod audit;
+pub mod caller;
 pub mod certificates;
 pub mod cli;
 pub mod client;

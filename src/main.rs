@@ -5,11 +5,12 @@ use std::process::ExitCode;
 use clap::Parser as _;
 use repltool::cli::args::{Args, Command};
 use repltool::supervisor::Reread;
-use repltool::{cli, gateway, sandbox, serve, telemetry};
+use repltool::{caller, cli, gateway, sandbox, serve, telemetry};
 
 fn main() -> ExitCode {
     match Args::parse().command {
         Command::Gateway => gateway::run(),
+        Command::Outbound => caller::run(),
         Command::SandboxInit => exit_code(Err(sandbox::oci::main().into())),
         Command::Client(command) => cli::run(command),
         Command::Serve(flags) => exit_code(run_server(flags)),

@@ -4,6 +4,7 @@ mod backends;
 pub mod embedded;
 mod encryption;
 mod metrics;
+mod outside;
 mod sources;
 mod users;
 
@@ -72,6 +73,8 @@ fn run_for(config: Config, purpose: Purpose) -> anyhow::Result<()> {
         sandbox::enter_outer_namespace().context("the server's own user namespace cannot be made")?;
     }
     let store = prepare_store(&config.data_dir, base_uid)?;
+    // A server of one command is heard of by nobody.
+    let order = if leash.is_none() { outside::order(&config, base_uid)? } else { None };
     let listener = TcpListener::bind(config.edge.listen)
         .with_context(|| format!("cannot listen on {}; choose another address with --listen", config.edge.listen))?;
     let redirect = config.edge.redirect_listen.map(encryption::redirect).transpose()?;
@@ -89,6 +92,7 @@ fn run_for(config: Config, purpose: Purpose) -> anyhow::Result<()> {
         metrics,
         sources,
         reread,
+        order,
         store,
         base_uid,
         leash,
@@ -302,6 +306,9 @@ fn announce(config: &Config, listener: &TcpListener) -> anyhow::Result<()> {
 
 /// A token for this machine, if the server has the key that signs.
 fn local_token(config: &Config) -> anyhow::Result<Option<String>> {
+    if config.auth.jwks_url.is_some() {
+        return Ok(None);
+    }
     let KeyFile::Secret(key) = sources::key_file(config)? else { return Ok(None) };
     let grant = edge::auth::Grant {
         subject: LOCAL_SUBJECT,

@@ -33,6 +33,9 @@ pub enum Command {
     /// The server's network side; started by `serve`
     #[command(hide = true)]
     Gateway,
+    /// Calls what the settings name outside; started by `serve`
+    #[command(hide = true)]
+    Outbound,
     /// The first process of a container; started by a container runtime
     #[command(hide = true)]
     SandboxInit,

@@ -13,6 +13,7 @@ pub(super) fn run(args: Token) -> anyhow::Result<()> {
     let mut flags = Overrides::default();
     flags.set("--data-dir", "data_dir", args.data_dir);
     let config = config::load(args.config.as_deref(), std::env::vars_os(), flags)?;
+    anyhow::ensure!(config.auth.jwks_url.is_none(), "the server has keys of an issuer (auth.jwks_url), who signs");
     let key = keys::load(&config.data_dir, config.auth.key_file.as_deref())?;
     let grant = Grant {
         subject: &args.subject,

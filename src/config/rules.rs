@@ -72,7 +72,7 @@ pub(super) const RULES: &[(&str, Rule)] = &[
     ("auth.key_file", Rule::Text),
     ("auth.revocations_file", Rule::Text),
     ("auth.jwks_url", Rule::Site),
-    ("auth.jwks_refresh_s", Rule::Count(30, DAY)),
+    ("auth.jwks_refresh_s", Rule::Count(1, DAY)),
     ("auth.issuer", Rule::Text),
     ("auth.audience", Rule::Text),
     ("auth.algorithms", Rule::List(is_algorithm, "a list of algorithms: \"HS256\", \"RS256\", \"PS256\", \"ES256\", \"EdDSA\"")),

@@ -20,7 +20,7 @@ use http::header::AUTHORIZATION;
 use jsonwebtoken::errors::ErrorKind;
 use jsonwebtoken::{Header, Validation};
 use serde::Deserialize;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use self::keys::{KeyPrint, KeySet};
 use self::known::Known;
@@ -61,6 +61,9 @@ pub enum AuthError {
     /// Names no key, or one that is not there.
     #[error("token of an unknown key")]
     Key,
+    /// The server's keys are still to be fetched.
+    #[error("no keys to check tokens with yet")]
+    NoKeys,
     /// Meant for something else, or to be read by rules that are not ours: `typ` and `crit`.
     #[error("token of another type")]
     Kind,
@@ -199,6 +202,8 @@ pub struct Auth(Arc<Checks>);
 
 struct Checks {
     in_force: watch::Sender<Arc<InForce>>,
+    /// Told of tokens of keys that are not known.
+    missed: Notify,
     /// Everything but the algorithm.
     validation: Validation,
     known: Known,
@@ -256,8 +261,8 @@ impl Auth {
         }
         validation.set_required_spec_claims(&required);
         let in_force = InForce { keys: Arc::new(keys), revoked: Arc::default() };
-        let in_force = watch::Sender::new(Arc::new(in_force));
-        Self(Arc::new(Checks { in_force, validation, known: Known::new(), leeway }))
+        let (in_force, missed) = (watch::Sender::new(Arc::new(in_force)), Notify::new());
+        Self(Arc::new(Checks { in_force, missed, validation, known: Known::new(), leeway }))
     }
 
     /// Checks against other keys from now on. What was opened by those that are gone ends.
@@ -268,6 +273,19 @@ impl Auth {
     /// Lets these in no longer, and all others. What was opened by those ends.
     pub fn set_revoked(&self, revoked: Revocations) {
         self.0.in_force.send_modify(|it| Arc::make_mut(it).revoked = Arc::new(revoked));
+    }
+
+    /// Returns when a token came of a key that is not known.
+    ///
+    /// # Cancel safety
+    /// Cancel-safe.
+    pub async fn missed(&self) {
+        self.0.missed.notified().await;
+    }
+
+    /// Whether there are keys: those that are fetched may still be on their way.
+    pub fn has_keys(&self) -> bool {
+        !self.0.in_force.borrow().keys.is_empty()
     }
 
     /// The principal for as long as its token is good.
@@ -298,7 +316,7 @@ impl Auth {
     fn check(&self, token: &str, in_force: &InForce) -> Result<Principal, AuthError> {
         let header = jsonwebtoken::decode_header(token).map_err(|error| reason(error.kind()))?;
         check_header(&header)?;
-        let key = in_force.keys.find(header.alg, header.kid.as_deref())?;
+        let key = in_force.keys.find(header.alg, header.kid.as_deref()).inspect_err(|_| self.0.missed.notify_one())?;
         let validation = Validation { algorithms: vec![header.alg], ..self.0.validation.clone() };
         let decoded = jsonwebtoken::decode::<Claims>(token, key.decoding(), &validation);
         let principal = self.principal(decoded.map_err(|error| reason(error.kind()))?.claims, key.print())?;

@@ -33,6 +33,7 @@ pub(super) fn reason(error: AuthError) -> &'static str {
         AuthError::Algorithm => "algorithm",
         AuthError::Signature => "signature",
         AuthError::Key => "key",
+        AuthError::NoKeys => "no_keys",
         AuthError::Kind => "kind",
         AuthError::Expired => "expired",
         AuthError::Revoked => "revoked",

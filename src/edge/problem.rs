@@ -233,6 +233,7 @@ impl From<AuthError> for Fault {
             AuthError::Missing => "a bearer token is needed",
             AuthError::Ambiguous => "one bearer token is needed, in one place",
             AuthError::Expired => "the token has expired; get a new one",
+            AuthError::NoKeys => "the server has no keys yet to check tokens with; try again in a moment",
             AuthError::Early => "the token is not valid yet",
             AuthError::TooLong
             | AuthError::Malformed

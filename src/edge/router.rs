@@ -284,6 +284,9 @@ fn public<B>(shared: &Shared, endpoint: Endpoint, request: &Request<B>) -> Resul
     if shared.drain.is_cancelled() {
         return Err(Fault::new(ProblemCode::Draining, "the server is about to stop"));
     }
+    if !shared.auth.has_keys() {
+        return Err(Fault::new(ProblemCode::SandboxUnavailable, "there are no keys yet to check tokens with"));
+    }
     if !shared.registry.ready() {
         return Err(Fault::new(ProblemCode::SandboxUnavailable, "no session can be created yet"));
     }

@@ -16,6 +16,9 @@ use crate::keys::{KeyFile, MAX_FILE_BYTES};
 use crate::supervisor::lending::Loan;
 use crate::supervisor::link::{Lent, borrowed};
 
+/// The shortest time between two words on keys that are missing.
+const MISSED_EVERY: Duration = Duration::from_millis(100);
+
 /// The checks of this server, and what the configuration says of them.
 pub(super) struct Trust {
     auth: Auth,
@@ -39,7 +42,11 @@ impl Trust {
                 Taken::Certificate(taken) => tls = Some(watch::Sender::new(taken)),
             }
         }
-        let keys = keys.context("the supervisor lends no keys")?;
+        let keys = match settings.jwks_url {
+            // They are still to be fetched, and the server answers meanwhile.
+            Some(_) => keys.unwrap_or_default(),
+            None => keys.context("the supervisor lends no keys")?,
+        };
         anyhow::ensure!(tls.is_some() == config.edge.tls_cert.is_some(), "the supervisor lends no certificate");
         let leeway = Duration::from_secs(settings.leeway_s);
         let auth = Auth::new(keys, settings.issuer.clone(), settings.audience.clone(), leeway);
@@ -47,6 +54,15 @@ impl Trust {
             auth.set_revoked(revoked);
         }
         Ok(Self { auth, tls, algorithms })
+    }
+
+    /// Returns when a token came of a key that is not known, but not within [`MISSED_EVERY`].
+    ///
+    /// # Cancel safety
+    /// Cancel-safe.
+    pub(super) async fn missed(&self) {
+        tokio::time::sleep(MISSED_EVERY).await;
+        self.auth.missed().await;
     }
 
     pub(super) fn auth(&self) -> Auth {

@@ -9,7 +9,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 use repltool_protocol::rest::ProblemCode;
 
-use super::labels::{self, Answered, Asked, Reason, Refused};
+use super::labels::{self, Answered, Asked, Call, Reason, Refused};
 use super::{Metrics, begin, counter, counters, gauge, observe, of_work, seconds};
 
 /// Requests that availability is measured by lie below it.
@@ -27,6 +27,7 @@ pub(super) struct Edge {
     sockets: Gauge,
     lag: Histogram,
     gaps: Counter,
+    calls: Family<Call, Counter>,
 }
 
 impl Edge {
@@ -56,6 +57,7 @@ impl Edge {
             sockets: gauge(registry, "sockets_open", None, "WebSockets that are open"),
             lag,
             gaps: counter(registry, "reader_gaps", "Times that a socket was told of events that are no longer kept"),
+            calls: counters(registry, "outbound", "Calls to addresses outside, by what was called and how that ended"),
         };
         edge.begin_series();
         edge
@@ -68,6 +70,9 @@ impl Edge {
             }
         }
         begin(&self.failed_logins, &Reason { reason: "missing" });
+        for (target, outcome) in labels::CALLS {
+            begin(&self.calls, &Call { target, outcome });
+        }
         begin(&self.requests, &Answered { route: "/metrics", method: "GET", status: 200 });
         begin(&self.durations, &Asked { route: "/metrics", method: "GET" });
     }
@@ -95,6 +100,11 @@ impl Metrics {
                 edge.good.inc();
             }
         }
+    }
+
+    /// An address outside was called.
+    pub fn called(&self, target: &'static str, outcome: &'static str) {
+        self.0.edge.calls.get_or_create(&Call { target, outcome }).inc();
     }
 
     /// A request was refused.

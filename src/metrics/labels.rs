@@ -68,6 +68,17 @@ pub const ALERTS: [&str; 7] = [
     "audit_failed",
     "audit_damaged",
 ];
+/// What is called outside, with how that ends. Of keys no call is dropped.
+pub const CALLS: [(&str, &str); 8] = [
+    ("keys", "delivered"),
+    ("keys", "failed"),
+    ("webhook", "delivered"),
+    ("webhook", "failed"),
+    ("webhook", "dropped"),
+    ("traces", "delivered"),
+    ("traces", "failed"),
+    ("traces", "dropped"),
+];
 /// The two processes of a server.
 pub const PROCESSES: [&str; 2] = ["supervisor", "gateway"];
 /// What has no name of its own.
@@ -142,6 +153,13 @@ pub(super) struct Reason {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct OfQuota {
     pub(super) quota: &'static str,
+}
+
+/// A call to an address outside, and how it ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct Call {
+    pub(super) target: &'static str,
+    pub(super) outcome: &'static str,
 }
 
 /// A rule that was broken, and what found out.

@@ -1,6 +1,9 @@
 //! What this server sends to addresses outside that its operator has named.
 //!
-//! The gateway has no network to call out with. It names what it sends to whom, and never an address.
+//! The gateway has no network to call out with. It names what it sends to whom, and never an address: a process of its own,
+//! [`crate::caller`], has the addresses and nothing else.
+
+pub mod link;
 
 use std::fmt;
 

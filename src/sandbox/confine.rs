@@ -12,6 +12,7 @@
 //! Sockets stay in the network namespace that they were made in: what comes in by the listening socket is served, and
 //! nothing else is reached.
 
+mod caller;
 mod calls;
 
 use std::io;
@@ -36,6 +37,7 @@ use rustix::thread::{
 };
 
 use super::{enter, plan, sys};
+pub use caller::caller;
 
 /// Left for new ones, beside those for mounts and for the user. The new network has nothing in it, and is not up.
 const NAMESPACES: UnshareFlags = UnshareFlags::NEWIPC.union(UnshareFlags::NEWNET);

@@ -16,13 +16,14 @@ use crate::supervisor::link::Lent;
 pub(super) fn of(config: &Config) -> Vec<Source> {
     let Edge { tls_cert, tls_key, tls_client_ca, .. } = &config.edge;
     let keys = Source { paths: config.auth.key_file.iter().cloned().collect(), read: read_keys };
+    let keys = config.auth.jwks_url.is_none().then_some(keys);
     let revocations = config.auth.revocations_file.clone();
     let revocations = revocations.map(|path| Source { paths: vec![path], read: read_revocations });
     let certificate = tls_cert.is_some().then(|| Source {
         paths: [tls_cert, tls_key, tls_client_ca].into_iter().flatten().cloned().collect(),
         read: read_certificate,
     });
-    [keys].into_iter().chain(revocations).chain(certificate).collect()
+    keys.into_iter().chain(revocations).chain(certificate).collect()
 }
 
 /// The configured key, or else the server's own, which is made if it is not there.

@@ -226,7 +226,7 @@ impl Gateway {
 }
 
 /// Standard error as the gateway gets it. A terminal is opened anew, to write only: what is typed there is not for it.
-fn log() -> Stdio {
+pub(super) fn log() -> Stdio {
     let stderr = io::stderr();
     let terminal = stderr.is_terminal().then(|| std::fs::File::options().write(true).open("/proc/self/fd/2"));
     match terminal {

@@ -192,6 +192,11 @@ impl SupervisorHandle {
         self.shared.sealed.subscribe()
     }
 
+    /// Asks for keys to be fetched, if they are.
+    pub fn want_keys(&self) {
+        self.send(&ToSupervisor::KeysWanted);
+    }
+
     /// Tells that connections are accepted.
     pub fn serving(&self) {
         self.send(&ToSupervisor::Serving);

@@ -48,6 +48,8 @@ pub struct Source {
 /// All of it, each as it was when it was good last.
 pub(super) struct Lending {
     things: Vec<Thing>,
+    /// What came from elsewhere.
+    added: Option<Loan>,
     looked_at: Instant,
 }
 
@@ -79,12 +81,19 @@ impl Lending {
     /// The first one that is not good.
     pub(super) fn new(sources: Vec<Source>, config: &Config) -> anyhow::Result<Self> {
         let things = sources.into_iter().map(|source| Thing::read(source, config)).collect::<Result<_, _>>()?;
-        Ok(Self { things, looked_at: Instant::now() })
+        Ok(Self { things, added: None, looked_at: Instant::now() })
     }
 
     /// What a new gateway is to have.
     pub(super) fn all(&self) -> Vec<Loan> {
-        self.things.iter().filter_map(Thing::loan).collect()
+        let added = self.added.iter().filter_map(|(what, memory)| copied(*what, memory));
+        self.things.iter().filter_map(Thing::loan).chain(added).collect()
+    }
+
+    /// Adds what was not in a file, in the place of what was added before; gives it for a gateway that is there.
+    pub(super) fn add(&mut self, what: Lent, memory: OwnedFd) -> Vec<Loan> {
+        let (what, memory) = self.added.insert((what, memory));
+        copied(*what, memory).into_iter().collect()
     }
 
     /// What has changed since it was looked at last. Looks at nothing if that was a moment ago.
@@ -155,12 +164,16 @@ impl Thing {
     }
 
     fn loan(&self) -> Option<Loan> {
-        match self.memory.try_clone() {
-            Ok(memory) => Some((self.what, memory)),
-            Err(error) => {
-                tracing::error!(%error, what = ?self.what, "the gateway cannot be told");
-                None
-            }
+        copied(self.what, &self.memory)
+    }
+}
+
+fn copied(what: Lent, memory: &OwnedFd) -> Option<Loan> {
+    match memory.try_clone() {
+        Ok(memory) => Some((what, memory)),
+        Err(error) => {
+            tracing::error!(%error, ?what, "the gateway cannot be told");
+            None
         }
     }
 }

@@ -27,7 +27,7 @@ pub use lent::{borrowed, lend};
 pub use wire::{encode, receive, register, send, would_block};
 
 /// Version of the messages. A gateway of another version is refused.
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;
 /// The largest packet.
 pub const MAX_PACKET_BYTES: usize = 64 * 1024;
 /// Descriptors of one packet: those of one sandbox.
@@ -152,6 +152,8 @@ pub enum Socket {
     Redirect,
     /// Metrics are served on it.
     Metrics,
+    /// The link with the process that calls outside.
+    Calls,
 }
 
 /// How the gateway reaches the part of the data directory that is its own.
@@ -238,6 +240,8 @@ pub enum ToSupervisor {
     Measure(SandboxId),
     /// The session has ended: its working directory is let go and what still runs of it is killed.
     Release(SessionId),
+    /// A token came of a key that is not known: keys that are fetched may have changed.
+    KeysWanted,
     /// The audit log has come so far, and that is on the disk: sign it.
     Seal(Head),
 }

@@ -11,6 +11,7 @@
 
 mod bounds;
 pub mod budget;
+mod calling;
 mod error;
 mod gateway;
 mod gauge;
@@ -38,10 +39,12 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 
 use crate::config::Config;
+use crate::outbound::link::Order;
 use crate::sandbox;
 use crate::sandbox::probe::Report;
 pub use bounds::FDS_BESIDE;
 use bounds::Refusal;
+use calling::Calling;
 pub use error::SupervisorError;
 use gateway::Gateway;
 use lending::{Lending, Source};
@@ -74,6 +77,8 @@ pub struct Parts {
     pub sources: Vec<Source>,
     /// How the settings are read once more; none: they stay as they are.
     pub reread: Option<Reread>,
+    /// What is called outside, if anything is.
+    pub order: Option<Order>,
     /// The part of the data directory that belongs to the gateway.
     pub store: StoreRoot,
     /// The first of the users of this server, where it may use users of its own.
@@ -110,6 +115,7 @@ struct Supervisor {
     sandboxes: Sandboxes,
     sealing: Sealing,
     lending: Lending,
+    calling: Option<Calling>,
     gateway: Option<Gateway>,
     restart_at: Instant,
     reporter: standing::Reporter,
@@ -121,6 +127,7 @@ enum Wake {
     FromGateway(Result<Vec<ToSupervisor>, LinkError>),
     GatewayGone,
     Sandbox(Happening),
+    Keys(OwnedFd),
     LimitsDue,
     Tick,
 }
@@ -132,7 +139,8 @@ impl Supervisor {
         let reporter = standing::Reporter::new()?;
         let lending = Lending::new(std::mem::take(&mut parts.sources), &parts.config);
         let lending = lending.map_err(SupervisorError::Lending)?;
-        Ok(Self { parts, sandboxes, sealing, lending, gateway: None, restart_at: Instant::now(), reporter })
+        let calling = parts.order.take().map(|order| Calling::new(&order)).transpose()?;
+        Ok(Self { parts, sandboxes, sealing, lending, calling, gateway: None, restart_at: Instant::now(), reporter })
     }
 
     async fn serve(&mut self) -> Result<(), SupervisorError> {
@@ -153,6 +161,7 @@ impl Supervisor {
                 _ = tick.tick() => Wake::Tick,
                 wake = Gateway::wake(&mut self.gateway) => wake,
                 happening = self.sandboxes.next() => Wake::Sandbox(happening),
+                keys = Calling::next(&mut self.calling) => Wake::Keys(keys),
             };
             match wake {
                 Wake::Stop => return self.drain().await,
@@ -167,6 +176,7 @@ impl Supervisor {
                 Wake::FromGateway(Err(error)) => self.lose_gateway(&error),
                 Wake::GatewayGone => self.gateway_ended(),
                 Wake::Sandbox(happening) => self.happened(happening),
+                Wake::Keys(keys) => self.take_keys(keys),
                 Wake::LimitsDue => self.check_limits(),
                 Wake::Tick => self.tick()?,
             }
@@ -221,6 +231,7 @@ impl Supervisor {
                 self.tell(measured);
             }
             ToSupervisor::Release(session) => self.sandboxes.release(&session),
+            ToSupervisor::KeysWanted => self.calling.iter().for_each(Calling::want_keys),
             ToSupervisor::Seal(head) => {
                 let sealed = self.sealing.seal(head);
                 self.tell(sealed);
@@ -357,7 +368,7 @@ impl Supervisor {
                     }
                     Wake::FromGateway(Err(_)) => return gateway.ended().await,
                     Wake::GatewayGone => return,
-                    Wake::Stop | Wake::Reload | Wake::Sandbox(_) | Wake::LimitsDue | Wake::Tick => {}
+                    Wake::Stop | Wake::Reload | Wake::Sandbox(_) | Wake::Keys(_) | Wake::LimitsDue | Wake::Tick => {}
                 },
                 happening = self.sandboxes.next() => match happening {
                     Happening::Exit(sandbox) => {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::calling::Calling;
 use super::link::Socket;
 use super::{Supervisor, SupervisorError};
 use crate::metrics::standing::{Page, Standing, Used};
@@ -46,6 +47,10 @@ impl Supervisor {
                 fds.push(copy(listener)?);
                 sockets.push(socket);
             }
+        }
+        if let Some(calling) = &self.calling {
+            fds.push(calling.for_gateway().map_err(|e| SupervisorError::Io("dup of a link", e))?);
+            sockets.push(Socket::Calls);
         }
         Ok((fds, sockets))
     }

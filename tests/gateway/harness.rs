@@ -17,6 +17,7 @@ pub mod container;
 mod events;
 mod processes;
 pub mod signer;
+pub mod site;
 mod terminal;
 pub mod tls;
 mod usable;

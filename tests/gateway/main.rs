@@ -53,6 +53,12 @@ mod access;
 /// Keys of an issuer: public ones in every form, changed while the server runs, and the forgeries that they invite.
 mod keys;
 
+/// Keys that are fetched from their issuer: when, from whom, and what happens while that fails.
+mod fetched_keys;
+
+/// The process that calls outside: what it sends to whom, and what it has given up.
+mod outbound;
+
 /// Tokens that are taken back before they expire, and what they had opened.
 mod revocations;
 

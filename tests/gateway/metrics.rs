@@ -67,6 +67,9 @@ const CLOSED: &[(&str, &[&str])] = &[
     (
         "outcome",
         &[
+            "delivered",
+            "failed",
+            "dropped",
             "success",
             "error",
             "refused",
@@ -99,6 +102,7 @@ const CLOSED: &[(&str, &[&str])] = &[
     ),
     ("method", &["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "other"]),
     ("tier", &["A", "B", "C"]),
+    ("target", &["keys", "webhook", "traces"]),
     ("version", &[env!("CARGO_PKG_VERSION")]),
     (
         "reason",
@@ -113,6 +117,7 @@ const CLOSED: &[(&str, &[&str])] = &[
             "algorithm",
             "signature",
             "key",
+            "no_keys",
             "kind",
             "expired",
             "revoked",

@@ -50,21 +50,21 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
     // What is done about code that breaks the policy is a word of the configuration.
     ("runtime", &["supervisor::handle", "supervisor::link", "config::PolicyAction"]),
-    ("supervisor", &["sandbox", "audit", "config", "metrics", "telemetry"]),
+    ("supervisor", &["sandbox", "audit", "config", "metrics", "outbound::link", "telemetry"]),
     ("sandbox", &[]),
     ("store", &[]),
     ("audit", &[]),
     ("metrics", &[]),
-    ("outbound", &[]),
+    ("outbound", &["config"]),
 ];
-const JOINERS: &[&str] = &["main", "lib", "gateway", "serve"];
+const JOINERS: &[&str] = &["main", "lib", "gateway", "serve", "caller"];
 
 /// Crates that stay where they belong.
 const CRATES: &[(&str, &[&str])] = &[
-    ("hyper", &["edge", "client"]),
-    ("hyper_util", &["edge", "client"]),
-    ("http", &["edge", "client"]),
-    ("http_body_util", &["edge", "client"]),
+    ("hyper", &["edge", "client", "caller"]),
+    ("hyper_util", &["edge", "client", "caller"]),
+    ("http", &["edge", "client", "caller"]),
+    ("http_body_util", &["edge", "client", "caller"]),
     ("tokio_tungstenite", &["edge", "client"]),
     ("rustls", &["certificates", "edge", "client"]),
     ("tokio_rustls", &["edge", "client"]),

@@ -10,6 +10,7 @@
 
 mod attacks;
 mod caged;
+mod calling;
 mod link;
 #[path = "../plain/mod.rs"]
 mod plain;
@@ -32,6 +33,7 @@ const TESTS: &[Test] = &[
         EVERYWHERE,
     ),
     ("outside_the_cage_the_attacks_work", caged::outside_the_cage_the_attacks_work, &[Setting::Root]),
+    ("what_calls_outside_reaches_named_ports_alone", calling::what_calls_outside_reaches_named_ports_alone, EVERYWHERE),
     ("no_sandbox_is_weaker_than_the_configuration", link::no_sandbox_is_weaker_than_the_configuration, EVERYWHERE),
     ("names_of_nothing_do_nothing", link::names_of_nothing_do_nothing, EVERYWHERE),
     ("sandboxes_are_bounded_whoever_asks", link::sandboxes_are_bounded_whoever_asks, EVERYWHERE),
@@ -45,6 +47,7 @@ fn main() -> ExitCode {
         ["gateway"] => return turned::gateway(),
         ["supervise"] => return server::supervise(),
         ["attack", name] => return caged::attack(name),
+        ["call", user, port, other] => return calling::attempts(user, port, other),
         _ => {}
     }
     let all = TESTS.iter().flat_map(|(name, run, settings)| {

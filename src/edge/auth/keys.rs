@@ -80,8 +80,8 @@ impl fmt::Debug for KeyPrint {
     }
 }
 
-/// The keys of a server. Never empty.
-#[derive(Debug)]
+/// The keys of a server. By default there are none yet, and no token can be checked.
+#[derive(Debug, Default)]
 pub struct KeySet(Vec<Key>);
 
 /// One key, with the algorithms that it checks.
@@ -183,6 +183,9 @@ impl KeySet {
 
     /// The key that a token names: by `kid` among those that have a name, and the one that fits where there is no choice.
     pub(super) fn find(&self, algorithm: Algorithm, id: Option<&str>) -> Result<&Key, AuthError> {
+        if self.is_empty() {
+            return Err(AuthError::NoKeys);
+        }
         let fitting: Vec<&Key> = self.0.iter().filter(|key| key.algorithms.contains(&algorithm)).collect();
         if fitting.is_empty() {
             return Err(AuthError::Algorithm);
@@ -197,6 +200,11 @@ impl KeySet {
             (Some(key), None) => Ok(key),
             _ => Err(AuthError::Key),
         }
+    }
+
+    /// Whether there are none yet.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
     /// Whether a key with this print is among them.

@@ -7,6 +7,8 @@
 //! supervisor. A gateway that is to open connections of its own needs `socket` and `connect` in [`SOCKETS`], a rule for
 //! the port in Landlock, and to stay in the host's network namespace (`NAMESPACES` of the parent module).
 
+pub(super) mod caller;
+
 use libseccomp::error::{SeccompErrno, SeccompError};
 use libseccomp::{ScmpAction, ScmpArgCompare, ScmpCompareOp, ScmpFilterContext, ScmpSyscall};
 

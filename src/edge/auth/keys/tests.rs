@@ -195,3 +195,18 @@ fn keys_that_are_taken_away_check_nothing_any_more() {
     auth.set_keys(set(&[(&new, "new")]));
     assert_eq!(verdicts(), [false, true]);
 }
+
+#[test]
+fn without_keys_no_token_is_good_and_a_missing_one_is_told_of() {
+    let signer = Signer::new(Algorithm::ES256);
+    let claims = serde_json::json!({"sub": "ada", "exp": jiff::Timestamp::now().as_second() + 60});
+    let auth = Auth::new(KeySet::default(), None, None, Duration::ZERO);
+    assert!(!auth.has_keys());
+    assert_eq!(auth.verify(&signer.token(Some("a"), &claims)).unwrap_err(), AuthError::NoKeys);
+    assert!(futures::FutureExt::now_or_never(auth.missed()).is_some());
+    auth.set_keys(KeySet::public(jwks([signer.jwk("a")]).as_bytes()).unwrap());
+    assert!(auth.has_keys() && auth.verify(&signer.token(Some("a"), &claims)).is_ok());
+    assert!(futures::FutureExt::now_or_never(auth.missed()).is_none(), "none is missing");
+    assert_eq!(auth.verify(&signer.token(Some("b"), &claims)).unwrap_err(), AuthError::Key);
+    assert!(futures::FutureExt::now_or_never(auth.missed()).is_some());
+}

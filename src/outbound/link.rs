@@ -1,0 +1,141 @@
+//! The messages of the process that calls outside: with the supervisor, which starts it, and with the gateway.
+//!
+//! Both links are SOCK_SEQPACKET pairs with packets of at most 64 KiB. That with the supervisor carries JSON, like the one
+//! of the gateway. On that with the gateway a post goes as it is, and an [`Outcome`] comes back as JSON.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Post, Target};
+
+/// The largest order, in bytes.
+pub const MAX_ORDER_BYTES: usize = 8 * 1024 * 1024;
+
+/// What the supervisor tells.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum ToCaller {
+    /// The first message. Its descriptors: memory that holds an [`Order`] as JSON, and the near end of the link with the
+    /// gateway.
+    Start,
+    /// A token came of a key that is not known.
+    KeysWanted,
+}
+
+/// What the supervisor is told.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum FromCaller {
+    /// Public keys were fetched and can be used; with the descriptor of the memory that holds them.
+    Keys,
+}
+
+/// All that may be called, and what is needed for it.
+#[derive(Serialize, Deserialize)]
+pub struct Order {
+    /// Where public keys are fetched.
+    pub keys: Option<KeysOrder>,
+    /// Where webhooks are posted.
+    pub webhook: Option<WebhookOrder>,
+    /// Where traces are posted.
+    pub traces: Option<String>,
+    /// Certificates that are trusted, DER.
+    pub roots: Vec<Vec<u8>>,
+    /// `/etc/resolv.conf`
+    pub resolv_conf: String,
+    /// `/etc/hosts`
+    pub hosts: String,
+    /// The user to become, where the supervisor is root.
+    pub user: Option<u32>,
+    /// The log.
+    pub log: crate::config::Log,
+}
+
+/// The keys that tokens are checked with.
+#[derive(Serialize, Deserialize)]
+pub struct KeysOrder {
+    /// Where they are.
+    pub url: String,
+    /// Seconds after which they are fetched anew, where their source says nothing else.
+    pub refresh_s: u64,
+    /// The algorithms that they must be for; empty: any that is known.
+    pub algorithms: Vec<String>,
+}
+
+/// Webhooks.
+#[derive(Serialize, Deserialize)]
+pub struct WebhookOrder {
+    /// Where they are posted.
+    pub url: String,
+    /// What signs them.
+    pub secret: Vec<u8>,
+}
+
+impl fmt::Debug for Order {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Order(***)")
+    }
+}
+
+/// What was called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Called {
+    /// `auth.jwks_url`
+    Keys,
+    /// `alerts.webhook_url`
+    Webhook,
+    /// `traces.otlp_url`
+    Traces,
+}
+
+/// How that ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Ended {
+    /// The answer is good.
+    Delivered,
+    /// No try has brought a good answer, and there is no further one.
+    Failed,
+    /// Too much waited already.
+    Dropped,
+}
+
+/// What the gateway is told of each call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// What was called.
+    pub called: Called,
+    /// How it ended.
+    pub ended: Ended,
+}
+
+/// Makes a packet of a post: the name of the target and the type, a line each, and the body.
+pub fn pack(post: &Post) -> Vec<u8> {
+    let head = format!("{}\n{}\n", post.target.name(), post.content_type);
+    [head.as_bytes(), &post.body].concat()
+}
+
+/// Reads what [`pack`] has made: target, type and body. None if it is something else.
+pub fn unpack(packet: &[u8]) -> Option<(Target, &str, &[u8])> {
+    let mut parts = packet.splitn(3, |byte| *byte == b'\n');
+    let (target, content_type, body) = (parts.next()?, parts.next()?, parts.next()?);
+    let target = Target::ALL.into_iter().find(|known| known.name().as_bytes() == target)?;
+    Some((target, std::str::from_utf8(content_type).ok()?, body))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::outbound::MAX_BODY_BYTES;
+
+    #[test]
+    fn a_post_comes_out_as_it_went_in_and_fits_into_a_packet() {
+        for body in [vec![], b"a\n\nb\xff".to_vec(), vec![b'\n'; MAX_BODY_BYTES]] {
+            let post = Post { target: Target::Traces, content_type: "application/x-protobuf", body };
+            let packet = pack(&post);
+            assert!(packet.len() <= 64 * 1024);
+            assert_eq!(unpack(&packet), Some((Target::Traces, "application/x-protobuf", &*post.body)));
+        }
+        for bad in [&b""[..], b"webhook", b"webhook\ntext/plain", b"keys\ntext/plain\n.", b"webhook\n\xff\n."] {
+            assert_eq!(unpack(bad), None);
+        }
+    }
+}
