@@ -9,6 +9,7 @@ mod fault;
 mod file;
 mod load;
 mod outbound;
+mod ratio;
 mod rules;
 mod sandbox;
 mod settings;
@@ -22,6 +23,7 @@ pub use audit::{Audit, OnFailure};
 pub use fault::ConfigError;
 pub use load::{Overrides, Reading, load, locate_data_dir, read};
 pub use outbound::{Alerts, Outbound, Traces};
+pub use ratio::{NoRatio, Ratio};
 pub use sandbox::{Backend, Commands, Level, MaxProcesses, PolicyAction, RelaxedLevel, Sandbox, StandardLevel};
 pub use settings::{Origin, Setting, Settings, masked};
 

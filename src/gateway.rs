@@ -19,9 +19,11 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::config;
 use crate::edge::capabilities::{self, Host};
 use crate::edge::{Edge, EdgeConfig};
 use crate::metrics::{Facts, Metrics};
+use crate::outbound::Outbound;
 use crate::sandbox::probe::{Report, Tier};
 use crate::sandbox::{confine, reduced};
 use crate::session::log::Tail;
@@ -32,6 +34,7 @@ use crate::supervisor::lending::Loan;
 use crate::supervisor::link::{
     self, FDS_PER_SESSION, LinkError, MAX_PACKET_BYTES, StoreRoot, ToGateway, VERSION, Welcome,
 };
+use crate::{telemetry, traces};
 
 use trust::Trust;
 
@@ -59,6 +62,8 @@ struct Prepared {
     welcome: Box<Welcome>,
     sockets: Sockets,
     root: PathBuf,
+    /// Spans to be sent; none: no traces are taken.
+    spans: Option<traces::Exporter>,
 }
 
 /// What came with the welcome.
@@ -72,9 +77,15 @@ struct Sockets {
 fn prepare() -> anyhow::Result<Prepared> {
     let link = rustix::io::fcntl_dupfd_cloexec(std::io::stdin(), 3).context("the link is not on standard input")?;
     let (welcome, sockets) = receive_welcome(&link)?;
-    crate::telemetry::init(&welcome.config.log).context("the log cannot be installed")?;
+    let (layer, spans) = begin_traces(&welcome.config.traces).unzip();
+    telemetry::init_beside(layer, &welcome.config.log).context("the log cannot be installed")?;
     let root = confine(&welcome).context("the gateway cannot be confined")?;
-    Ok(Prepared { link, welcome, sockets, root })
+    Ok(Prepared { link, welcome, sockets, root, spans })
+}
+
+/// Without an address to send them to, no traces are taken.
+fn begin_traces(settings: &config::Traces) -> Option<(telemetry::OtherLayer, traces::Exporter)> {
+    settings.otlp_url.as_ref().map(|_| traces::begin(settings.sample_ratio.share()))
 }
 
 fn confine(welcome: &Welcome) -> anyhow::Result<PathBuf> {
@@ -116,7 +127,7 @@ impl Prepared {
     }
 
     async fn serve_in_runtime(self) -> anyhow::Result<()> {
-        let Self { link, welcome, sockets, root } = self;
+        let Self { link, welcome, sockets, root, spans } = self;
         let config = &welcome.config;
         let (notice, mut notices) = mpsc::channel(NOTICES);
         let (supervisor, link) = SupervisorHandle::new(link::register(link)?, notice);
@@ -128,6 +139,7 @@ impl Prepared {
         let trust = Trust::new(&config.auth, loans)?;
         let store = Store::open(&root.join("store.sqlite")).context("the store cannot be opened")?;
         let audit = audited::start(&welcome, &root, &supervisor, &tasks).context("the audit log cannot be started")?;
+        let outbound = Outbound::none();
         let metrics = Metrics::new(facts(&welcome, sockets.standing));
         let registry = Registry::new(config, &root, store.clone(), supervisor.clone(), audit.clone(), metrics.clone())?;
         let mark = RunMark::new(&root, &welcome.boot_id);
@@ -139,6 +151,9 @@ impl Prepared {
         if let Some(listener) = sockets.metrics {
             tasks.spawn(edge.serve_metrics(tcp_listener(listener)?, drain.clone()));
         }
+        let no_more_spans = CancellationToken::new();
+        let exported =
+            spans.map(|spans| tasks.spawn(spans.run(no_more_spans.clone(), metrics.clone(), outbound.clone())));
         tasks.spawn(watch_turns(metrics));
         let serve = edge.serve(tcp_listener(sockets.api)?, drain.clone());
         supervisor.serving();
@@ -165,6 +180,10 @@ impl Prepared {
         registry.drain(deadline).await;
         audited::end(&audit).await;
         store.close().await;
+        no_more_spans.cancel();
+        if let Some(exported) = exported {
+            exported.await.context("the last spans are lost")?;
+        }
         mark.end().context("the store cannot be marked")
     }
 }

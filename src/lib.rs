@@ -28,3 +28,4 @@ pub mod session;
 pub mod store;
 pub mod supervisor;
 pub mod telemetry;
+pub mod traces;

@@ -7,11 +7,11 @@ use std::io::{self, Write};
 
 use tracing::Subscriber;
 use tracing::level_filters::LevelFilter;
-use tracing_subscriber::Layer;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
+use tracing_subscriber::{Layer, Registry};
 
 use crate::config::{Log, LogFormat, LogLevel};
 
@@ -20,10 +20,21 @@ use crate::config::{Log, LogFormat, LogLevel};
 /// # Errors
 /// If there is one already.
 pub fn init(settings: &Log) -> Result<(), TryInitError> {
-    subscriber(settings, io::stderr).try_init()
+    init_beside(None, settings)
 }
 
-fn subscriber<W>(settings: &Log, writer: W) -> impl Subscriber + Send + Sync + use<W>
+/// [`init`], beside a layer that takes what it takes whatever the level of the log is.
+///
+/// # Errors
+/// As [`init`].
+pub fn init_beside(layer: Option<OtherLayer>, settings: &Log) -> Result<(), TryInitError> {
+    subscriber(layer, settings, io::stderr).try_init()
+}
+
+/// A layer that writes no lines.
+pub type OtherLayer = Box<dyn Layer<Registry> + Send + Sync>;
+
+fn subscriber<W>(other: Option<OtherLayer>, settings: &Log, writer: W) -> impl Subscriber + Send + Sync + use<W>
 where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
@@ -32,7 +43,7 @@ where
         LogFormat::Text => layer.boxed(),
         LogFormat::Json => layer.json().flatten_event(true).boxed(),
     };
-    tracing_subscriber::registry().with(filter(settings.level)).with(layer)
+    tracing_subscriber::registry().with(other).with(layer.with_filter(filter(settings.level)))
 }
 
 /// Other crates may tell of what they carry, which can be user code or a token: they are heard from `warn` up only.
@@ -102,7 +113,7 @@ mod tests {
     fn logged(level: LogLevel, format: LogFormat, emit: impl FnOnce()) -> String {
         let buffer = Buffer::default();
         let written = buffer.clone();
-        let subscriber = subscriber(&Log { level, format }, move || buffer.clone());
+        let subscriber = subscriber(None, &Log { level, format }, move || buffer.clone());
         tracing::subscriber::with_default(subscriber, emit);
         String::from_utf8(written.0.lock().unwrap().clone()).unwrap()
     }

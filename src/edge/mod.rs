@@ -34,6 +34,7 @@ mod router;
 mod scrape;
 mod socket;
 mod stream;
+mod traced;
 mod upgrade;
 mod validate;
 

@@ -12,6 +12,7 @@ pub mod labels;
 mod process;
 mod session;
 pub mod standing;
+mod traces;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,6 +41,7 @@ struct Inner {
     session: session::Sessions,
     edge: edge::Edge,
     process: process::Process,
+    traces: traces::Traces,
 }
 
 impl Metrics {
@@ -49,7 +51,8 @@ impl Metrics {
         let session = session::Sessions::new(&mut registry);
         let edge = edge::Edge::new(&mut registry);
         let process = process::Process::new(&mut registry, facts);
-        Self(Arc::new(Inner { registry, session, edge, process }))
+        let traces = traces::Traces::new(&mut registry);
+        Self(Arc::new(Inner { registry, session, edge, process, traces }))
     }
 
     /// All that was counted, in the text format of OpenMetrics 1.0.

@@ -184,6 +184,9 @@ mod deploy;
 /// Metrics: who gets them, what they count, and that no client makes up a label.
 mod metrics;
 
+/// The id of a trace in the server's own log.
+mod traced_lines;
+
 /// The server's own log: which request and session a line is of, and what is in no line.
 mod logs;
 

@@ -28,7 +28,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("config", &[]),
     ("keys", &[]),
     ("telemetry", &["config"]),
-    ("edge", &["session", "audit", "metrics", "outbound", "config", "keys::KeyFile"]),
+    ("edge", &["session", "audit", "metrics", "traces", "outbound", "config", "keys::KeyFile"]),
     // Of the supervisor a session sees the handle and the messages, by which it asks for sandboxes, and how both count.
     (
         "session",
@@ -37,6 +37,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "store",
             "audit",
             "metrics",
+            "traces",
             "outbound",
             "config",
             "supervisor::budget",
@@ -52,6 +53,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("store", &[]),
     ("audit", &[]),
     ("metrics", &[]),
+    ("traces", &["metrics", "outbound", "telemetry"]),
     ("outbound", &[]),
 ];
 const JOINERS: &[&str] = &["main", "lib", "gateway", "serve"];
@@ -71,6 +73,11 @@ const CRATES: &[(&str, &[&str])] = &[
     ("landlock", &["sandbox"]),
     ("rusqlite", &["store"]),
     ("clap", &["cli", "main"]),
+    ("opentelemetry", &["traces"]),
+    ("opentelemetry_sdk", &["traces"]),
+    ("opentelemetry_proto", &["traces"]),
+    ("tracing_opentelemetry", &["traces"]),
+    ("prost", &["traces"]),
 ];
 
 const MAX_LINES: usize = 400;
