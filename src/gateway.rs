@@ -22,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::alerts::Alerts;
+use crate::config;
 use crate::edge::capabilities::{self, Host};
 use crate::edge::{Edge, EdgeConfig, Redirect};
 use crate::metrics::{Facts, Metrics};
@@ -36,6 +37,7 @@ use crate::supervisor::lending::Loan;
 use crate::supervisor::link::{
     self, FDS_PER_SESSION, LinkError, MAX_PACKET_BYTES, Socket, StoreRoot, ToGateway, VERSION, Welcome,
 };
+use crate::{telemetry, traces};
 
 use trust::Trust;
 
@@ -63,6 +65,8 @@ struct Prepared {
     welcome: Box<Welcome>,
     sockets: Sockets,
     root: PathBuf,
+    /// Spans to be sent; none: no traces are taken.
+    spans: Option<traces::Exporter>,
 }
 
 /// What came with the welcome.
@@ -83,9 +87,15 @@ impl Sockets {
 fn prepare() -> anyhow::Result<Prepared> {
     let link = rustix::io::fcntl_dupfd_cloexec(std::io::stdin(), 3).context("the link is not on standard input")?;
     let (welcome, sockets) = receive_welcome(&link)?;
-    crate::telemetry::init(&welcome.config.log).context("the log cannot be installed")?;
+    let (layer, spans) = begin_traces(&welcome.config.traces).unzip();
+    telemetry::init_beside(layer, &welcome.config.log).context("the log cannot be installed")?;
     let root = confine(&welcome).context("the gateway cannot be confined")?;
-    Ok(Prepared { link, welcome, sockets, root })
+    Ok(Prepared { link, welcome, sockets, root, spans })
+}
+
+/// Without an address to send them to, no traces are taken.
+fn begin_traces(settings: &config::Traces) -> Option<(telemetry::OtherLayer, traces::Exporter)> {
+    settings.otlp_url.as_ref().map(|_| traces::begin(settings.sample_ratio.share()))
 }
 
 fn confine(welcome: &Welcome) -> anyhow::Result<PathBuf> {
@@ -129,7 +139,7 @@ impl Prepared {
     }
 
     async fn serve_in_runtime(self) -> anyhow::Result<()> {
-        let Self { link, welcome, mut sockets, root } = self;
+        let Self { link, welcome, mut sockets, root, spans } = self;
         let config = &welcome.config;
         let (redirect, metrics_socket) = (sockets.take(Socket::Redirect), sockets.take(Socket::Metrics));
         let calls_socket = sockets.take(Socket::Calls);
@@ -150,7 +160,7 @@ impl Prepared {
         if let Some(link) = calls_socket {
             tasks.spawn(calls::serve(link, queues, metrics.clone()));
         }
-        let alerts = Arc::new(Alerts::new(config.alerts.clone(), metrics.clone(), outbound));
+        let alerts = Arc::new(Alerts::new(config.alerts.clone(), metrics.clone(), outbound.clone()));
         let security = alerts.live();
         let audit =
             audited::start(&welcome, &root, &supervisor, &tasks, alerts).context("the audit log cannot be started")?;
@@ -172,6 +182,9 @@ impl Prepared {
         if let (Some(socket), Some(redirect)) = (redirect, Redirect::new(&config.edge, port)) {
             tasks.spawn(redirect.serve(tcp_listener(socket)?, drain.clone()));
         }
+        let no_more_spans = CancellationToken::new();
+        let exported =
+            spans.map(|spans| tasks.spawn(spans.run(no_more_spans.clone(), metrics.clone(), outbound.clone())));
         tasks.spawn(watch_turns(metrics));
         let serve = edge.serve(listener, drain.clone());
         supervisor.serving();
@@ -204,6 +217,10 @@ impl Prepared {
         registry.drain(deadline).await;
         audited::end(&audit).await;
         store.close().await;
+        no_more_spans.cancel();
+        if let Some(exported) = exported {
+            exported.await.context("the last spans are lost")?;
+        }
         mark.end().context("the store cannot be marked")
     }
 }

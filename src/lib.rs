@@ -32,3 +32,4 @@ pub mod session;
 pub mod store;
 pub mod supervisor;
 pub mod telemetry;
+pub mod traces;

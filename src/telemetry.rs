@@ -11,22 +11,30 @@ use tracing::Subscriber;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::fmt::MakeWriter;
-use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::layer::{Filter, Layered, SubscriberExt};
 use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
 use tracing_subscriber::{Layer, Registry, reload};
 
 use crate::config::{Log, LogFormat, LogLevel};
 
 /// What is heard, once there is a subscriber.
-static FILTER: OnceLock<reload::Handle<Targets, Registry>> = OnceLock::new();
+static FILTER: OnceLock<reload::Handle<Targets, Beneath>> = OnceLock::new();
 
 /// Installs the subscriber for the whole process.
 ///
 /// # Errors
 /// If there is one already.
 pub fn init(settings: &Log) -> Result<(), TryInitError> {
+    init_beside(None, settings)
+}
+
+/// [`init`], beside a layer that takes what it takes whatever the level of the log is.
+///
+/// # Errors
+/// As [`init`].
+pub fn init_beside(layer: Option<OtherLayer>, settings: &Log) -> Result<(), TryInitError> {
     let (filter, handle) = reload::Layer::new(filter(settings.level));
-    subscriber(settings, filter, io::stderr).try_init()?;
+    subscriber(layer, settings, filter, io::stderr).try_init()?;
     let _ = FILTER.set(handle);
     Ok(())
 }
@@ -39,9 +47,20 @@ pub fn set_level(level: LogLevel) {
     }
 }
 
-fn subscriber<F, W>(settings: &Log, filter: F, writer: W) -> impl Subscriber + Send + Sync + use<F, W>
+/// A layer that writes no lines.
+pub type OtherLayer = Box<dyn Layer<Registry> + Send + Sync>;
+
+/// What is beneath the layer that writes lines.
+type Beneath = Layered<Option<OtherLayer>, Registry>;
+
+fn subscriber<F, W>(
+    other: Option<OtherLayer>,
+    settings: &Log,
+    filter: F,
+    writer: W,
+) -> impl Subscriber + Send + Sync + use<F, W>
 where
-    F: Layer<Registry> + Send + Sync,
+    F: Filter<Beneath> + Send + Sync + 'static,
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
     let layer = tracing_subscriber::fmt::layer().with_ansi(false).with_writer(OneLine(writer));
@@ -49,7 +68,7 @@ where
         LogFormat::Text => layer.boxed(),
         LogFormat::Json => layer.json().flatten_event(true).boxed(),
     };
-    tracing_subscriber::registry().with(filter).with(layer)
+    tracing_subscriber::registry().with(other).with(layer.with_filter(filter))
 }
 
 /// Other crates may tell of what they carry, which can be user code or a token: they are heard from `warn` up only.
@@ -119,7 +138,7 @@ mod tests {
     fn logged(level: LogLevel, format: LogFormat, emit: impl FnOnce()) -> String {
         let buffer = Buffer::default();
         let written = buffer.clone();
-        let subscriber = subscriber(&Log { level, format }, filter(level), move || buffer.clone());
+        let subscriber = subscriber(None, &Log { level, format }, filter(level), move || buffer.clone());
         tracing::subscriber::with_default(subscriber, emit);
         String::from_utf8(written.0.lock().unwrap().clone()).unwrap()
     }

@@ -12,6 +12,8 @@ pub(super) enum Rule {
     Switch,
     /// A whole number within bounds, both included.
     Count(i64, i64),
+    /// A number from 0 to 1, both included.
+    Ratio,
     /// Text that is not empty and has no control characters.
     Text,
     /// One of these words.
@@ -118,6 +120,7 @@ pub(super) const RULES: &[(&str, Rule)] = &[
     ("alerts.webhook_url", Rule::Site),
     ("alerts.webhook_secret_file", Rule::Text),
     ("traces.otlp_url", Rule::Site),
+    ("traces.sample_ratio", Rule::Ratio),
     ("outbound.ca_file", Rule::Text),
 ];
 
@@ -149,6 +152,7 @@ impl Rule {
         match self {
             Self::Switch => "true or false".to_owned(),
             Self::Count(min, max) => format!("a whole number{} from {min} to {max}", unit(key)),
+            Self::Ratio => "a number from 0 to 1".to_owned(),
             Self::Text => "a text that is not empty and has no control characters".to_owned(),
             Self::Word(words) => format!("one of {}", words.join(", ")),
             Self::Address => "an address with a port, such as 127.0.0.1:8000".to_owned(),
@@ -163,6 +167,8 @@ impl Rule {
         match (self, value) {
             (Self::Switch, Value::Boolean(_)) => true,
             (Self::Count(min, max), Value::Integer(number)) => (min..=max).contains(number),
+            (Self::Ratio, Value::Float(share)) => (0.0..=1.0).contains(share),
+            (Self::Ratio, Value::Integer(share)) => (0..=1).contains(share),
             (Self::Text, Value::String(text)) => is_text(text),
             (Self::Word(words), Value::String(text)) => words.contains(&text.as_str()),
             (Self::Address, Value::String(text)) => text.parse::<SocketAddr>().is_ok(),
@@ -178,6 +184,7 @@ impl Rule {
         let read = match self {
             Self::Switch => text.parse().ok().map(Value::Boolean),
             Self::Count(..) => text.parse().ok().map(Value::Integer),
+            Self::Ratio => text.parse().ok().map(Value::Float),
             Self::List(..) if text.is_empty() => Some(Value::Array(Vec::new())),
             Self::List(..) => Some(Value::Array(text.split(',').map(|item| item.trim().into()).collect())),
             Self::Text | Self::Word(_) | Self::Address | Self::Site | Self::Absent(_) => None,

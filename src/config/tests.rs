@@ -109,6 +109,7 @@ fn candidates(key: &str, rule: Rule, default: Option<&Value>) -> [Value; 3] {
             [(!on).into(), on.into(), (!on).into()]
         }
         Rule::Count(..) => [1, 2, 3].map(|more| (default.and_then(Value::as_integer).unwrap() + more).into()),
+        Rule::Ratio => [0.25, 0.5, 0.75].map(Value::from),
         Rule::Text => ["/one", "/two", "/three"].map(Value::from),
         Rule::Word(words) => {
             let others: Vec<_> = words.iter().filter(|word| default.and_then(Value::as_str) != Some(**word)).collect();

@@ -42,6 +42,7 @@ mod security;
 mod socket;
 mod stream;
 mod tls;
+mod traced;
 mod upgrade;
 mod validate;
 

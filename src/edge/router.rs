@@ -22,7 +22,8 @@ use super::query::Query;
 use super::received::RequestBody;
 use super::respond::{self, Answer};
 use super::{
-    Connection, Shared, assets, capabilities, counted, files, hosts, me, one_shot, rest, scrape, security, upgrade,
+    Connection, Shared, assets, capabilities, counted, files, hosts, me, one_shot, rest, scrape, security, traced,
+    upgrade,
 };
 use crate::metrics::labels::problem;
 use crate::session::SessionHandle;
@@ -134,7 +135,7 @@ pub(super) async fn answer(connection: Arc<Connection>, request: Request<Incomin
     let mut visit = Visit::new(client);
     (visit.noted.request_id, visit.noted.method) = (request_id.clone(), request.method().clone());
     let audited = connection.clone();
-    let span = tracing::info_span!("request", %request_id, peer = %client, session = tracing::field::Empty);
+    let span = traced::request(&request_id, client, request.headers());
     let request = RequestBody::of(request, connection.shared.config.body_timeout, connection.shared.tasks.clone());
     let routed = route(connection, request, &mut visit).instrument(span.clone()).await;
     if let Err(fault) = &routed {
@@ -154,6 +155,7 @@ pub(super) async fn answer(connection: Arc<Connection>, request: Request<Incomin
     }
     let (route, status, took) = (visit.route(), answer.status().as_u16(), begun.elapsed());
     span.in_scope(|| tracing::debug!(route, method, status, ?took, "answered"));
+    traced::answered(&span, route, method, status);
     metrics.answered(route, method, status, took);
     answer
 }

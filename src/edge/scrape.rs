@@ -23,7 +23,7 @@ use super::limit::Visit;
 use super::problem::Fault;
 use super::respond::{self, Answer};
 use super::router::{self, Call, Endpoint};
-use super::{Connection, Edge, Shared, accept, counted};
+use super::{Connection, Edge, Shared, accept, counted, traced};
 
 /// Where metrics are, on both addresses.
 const PATH: &str = "/metrics";
@@ -96,7 +96,7 @@ async fn connection(
 fn answer(connection: &Connection, request: &Request<Incoming>, scope: Option<Scope>) -> Answer {
     let (request_id, begun) = (router::request_id(), Instant::now());
     let mut visit = Visit::new(connection.peer.ip());
-    let span = tracing::info_span!("request", %request_id, peer = %connection.peer.ip());
+    let span = traced::request(&request_id, connection.peer.ip(), request.headers());
     let scraped = span.in_scope(|| scrape(connection, request, scope, &mut visit));
     let metrics = &connection.shared.metrics;
     let mut answer = scraped.unwrap_or_else(|fault| {
@@ -105,8 +105,9 @@ fn answer(connection: &Connection, request: &Request<Incoming>, scope: Option<Sc
     });
     visit.finish(answer.headers_mut());
     respond::finish(&mut answer, &request_id);
-    let method = counted::method(request.method());
-    metrics.answered(visit.route(), method, answer.status().as_u16(), begun.elapsed());
+    let (route, method, status) = (visit.route(), counted::method(request.method()), answer.status().as_u16());
+    traced::answered(&span, route, method, status);
+    metrics.answered(route, method, status, begun.elapsed());
     answer
 }
 

@@ -222,7 +222,8 @@ pub(super) struct Build {
     pub(super) tier: &'static str,
 }
 
-fn language(language: Language) -> &'static str {
+/// The name of a language.
+pub fn language(language: Language) -> &'static str {
     match language {
         Language::Python => "python",
         Language::Javascript => "javascript",
@@ -230,7 +231,8 @@ fn language(language: Language) -> &'static str {
     }
 }
 
-fn mode(mode: SandboxMode) -> &'static str {
+/// The name of a level.
+pub fn mode(mode: SandboxMode) -> &'static str {
     match mode {
         SandboxMode::Strict => "strict",
         SandboxMode::Standard => "standard",

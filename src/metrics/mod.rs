@@ -13,6 +13,7 @@ pub mod labels;
 mod process;
 mod session;
 pub mod standing;
+mod traces;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,6 +43,7 @@ struct Inner {
     edge: edge::Edge,
     process: process::Process,
     alerts: alerts::Alerts,
+    traces: traces::Traces,
 }
 
 impl Metrics {
@@ -52,7 +54,8 @@ impl Metrics {
         let edge = edge::Edge::new(&mut registry);
         let process = process::Process::new(&mut registry, facts);
         let alerts = alerts::Alerts::new(&mut registry);
-        Self(Arc::new(Inner { registry, session, edge, process, alerts }))
+        let traces = traces::Traces::new(&mut registry);
+        Self(Arc::new(Inner { registry, session, edge, process, alerts, traces }))
     }
 
     /// All that was counted, in the text format of OpenMetrics 1.0.

@@ -23,6 +23,7 @@ mod recovery;
 pub mod registry;
 mod screening;
 mod stock;
+mod traced;
 
 use std::sync::Arc;
 use std::time::Duration;

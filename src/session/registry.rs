@@ -125,7 +125,7 @@ impl Registry {
     /// # Cancel safety
     /// A session whose caller goes away while it boots is not created.
     pub async fn create(&self, owner: &Owner, config: SessionConfig) -> Result<SessionHandle, CreateError> {
-        self.create_for(owner, config, Lifespan::Kept).await
+        self.create_traced(owner, config, Lifespan::Kept).await
     }
 
     /// [`Registry::create`] for one request, which is to terminate the session. It counts to the caps, and is found neither
@@ -137,10 +137,10 @@ impl Registry {
     /// # Cancel safety
     /// Not cancel-safe: whoever goes away may leave a session behind until its idle timeout.
     pub async fn create_one_shot(&self, owner: &Owner, config: SessionConfig) -> Result<SessionHandle, CreateError> {
-        self.create_for(owner, config, Lifespan::OneShot).await
+        self.create_traced(owner, config, Lifespan::OneShot).await
     }
 
-    async fn create_for(
+    pub(super) async fn create_for(
         &self,
         owner: &Owner,
         config: SessionConfig,

@@ -53,6 +53,9 @@ mod access;
 /// Keys of an issuer: public ones in every form, changed while the server runs, and the forgeries that they invite.
 mod keys;
 
+/// Traces: which spans a collector gets.
+mod traces;
+
 /// Keys that are fetched from their issuer: when, from whom, and what happens while that fails.
 mod fetched_keys;
 
@@ -210,6 +213,9 @@ mod deploy;
 
 /// Metrics: who gets them, what they count, and that no client makes up a label.
 mod metrics;
+
+/// The id of a trace in the server's own log.
+mod traced_lines;
 
 /// The server's own log: which request and session a line is of, and what is in no line.
 mod logs;

@@ -31,7 +31,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("keys", &[]),
     ("certificates", &["keys"]),
     ("telemetry", &["config"]),
-    ("edge", &["session", "alerts", "audit", "metrics", "outbound", "config", "keys::KeyFile"]),
+    ("edge", &["session", "alerts", "audit", "metrics", "traces", "outbound", "config", "keys::KeyFile"]),
     // Of the supervisor a session sees the handle and the messages, by which it asks for sandboxes, and how both count.
     (
         "session",
@@ -40,6 +40,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "store",
             "audit",
             "metrics",
+            "traces",
             "outbound",
             "config",
             "supervisor::budget",
@@ -55,6 +56,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("store", &[]),
     ("audit", &[]),
     ("metrics", &[]),
+    ("traces", &["metrics", "outbound", "telemetry"]),
     ("outbound", &["config"]),
 ];
 const JOINERS: &[&str] = &["main", "lib", "gateway", "serve", "caller"];
@@ -77,6 +79,11 @@ const CRATES: &[(&str, &[&str])] = &[
     ("landlock", &["sandbox"]),
     ("rusqlite", &["store"]),
     ("clap", &["cli", "main"]),
+    ("opentelemetry", &["traces"]),
+    ("opentelemetry_sdk", &["traces"]),
+    ("opentelemetry_proto", &["traces"]),
+    ("tracing_opentelemetry", &["traces"]),
+    ("prost", &["traces"]),
 ];
 
 const MAX_LINES: usize = 400;

@@ -5,6 +5,7 @@ use std::time::Duration;
 use repltool_protocol::event::{Event, Exception, Limit, Outcome, StreamName};
 use repltool_protocol::ids::ExecutionId;
 use tokio::time::Instant;
+use tracing::Span;
 
 use super::Actor;
 use super::kernel::Job;
@@ -63,13 +64,14 @@ impl Actor {
             kernel.begin_usage();
         }
         self.running = Some(running);
-        queued_at.into_iter().for_each(|at| self.meter.waited(at.elapsed()));
+        self.note_wait(queued_at);
         self.strays = 0;
         self.note_judgement();
         if self.end_refused() {
             return;
         }
         self.begin_stdin();
+        self.begin_driver_span();
         self.send_code();
         self.publish();
     }
@@ -177,7 +179,7 @@ impl Actor {
         self.fence();
         self.on_findings(done.m, std::mem::take(&mut done.violations));
         if let Some(running) = &mut self.running {
-            running.is_nobodys = false;
+            (running.is_nobodys, running.driver) = (false, Span::none());
             running.done = Some(done);
             running.repeat(None);
             running.kill_at = Some(Instant::now() + ASK_LIMIT);
@@ -297,10 +299,10 @@ impl Actor {
         self.last_ran = Instant::now();
         self.idle_kept = 0;
         self.end_stdin();
-        let finished = Finished { outcome, code: running.job.code };
         self.book.finish();
         self.touch();
-        self.record(finished);
+        drop(running.driver);
+        self.record(running.job, outcome);
         self.publish();
         self.start_next();
     }
@@ -312,7 +314,8 @@ impl Actor {
         outcome.state_lost = true;
         outcome.exception = Some(state_lost(why));
         self.book.finish();
-        self.record(Finished { outcome, code: running.job.code });
+        drop(running.driver);
+        self.record(running.job, outcome);
     }
 
     /// Ends an execution whose interpreter went with the server.
@@ -325,18 +328,20 @@ impl Actor {
         if count > 0 {
             self.state_lost = false;
         }
-        self.record(Finished { outcome, code: ticket.job.code });
+        self.record(ticket.job, outcome);
     }
 
     /// Ends an execution that never ran.
     pub(super) fn end_unrun(&mut self, id: ExecutionId, job: Job, exception: Exception) {
         let mut outcome = Running::new(id, job.clone(), 0).outcome();
         outcome.exception = Some(exception);
-        self.record(Finished { outcome, code: job.code });
+        self.record(job, outcome);
     }
 
     /// An execution has ended, for good.
-    fn record(&mut self, finished: Finished) {
+    fn record(&mut self, job: Job, outcome: Outcome) {
+        self.end_span(&job.span, &outcome);
+        let finished = Finished { outcome, code: job.code };
         self.audit.note(audited::execution(&self.identity, &finished.outcome, &finished.code));
         self.meter.executed(&finished.outcome);
         let (outcome, took_ms) = (labels::outcome(&finished.outcome), finished.outcome.execution_time_ms);

@@ -23,6 +23,7 @@ mod queries;
 mod running;
 mod stdin;
 mod timers;
+mod traced;
 mod violations;
 mod waiting;
 
@@ -257,8 +258,7 @@ impl Actor {
         loop {
             // What happens next may have to be recorded.
             self.audit.room().await;
-            let timer = self.next_timer();
-            let read_output = self.stalled.is_none();
+            let (timer, read_output) = (self.next_timer(), self.stalled.is_none());
             // Not biased: neither a flood of output nor one of commands may starve the other.
             let wake = tokio::select! {
                 event = next_event(&mut self.kernel, read_output) => Wake::Kernel(event),

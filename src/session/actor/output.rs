@@ -65,8 +65,8 @@ impl Actor {
     /// So many bytes are in the log.
     pub(super) fn count_kept(&mut self, bytes: usize) {
         self.meter.kept(bytes);
-        if let Some(running) = self.running.as_ref().filter(|running| running.kept == 0 && bytes > 0) {
-            self.meter.first_output(running.started.elapsed());
+        if self.running.as_ref().is_some_and(|running| running.kept == 0 && bytes > 0) {
+            self.note_first_output();
         }
         let kept = self.running.as_mut().map_or(&mut self.idle_kept, |running| &mut running.kept);
         *kept += bytes as u64;

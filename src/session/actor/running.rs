@@ -6,6 +6,7 @@ use repltool_protocol::event::{Exception, Limit, Outcome, RawJson, Usage, Violat
 use repltool_protocol::ids::ExecutionId;
 use repltool_protocol::rest::Language;
 use tokio::time::Instant;
+use tracing::Span;
 
 use super::kernel::Job;
 use crate::runtime::control::{Done, StdinMode};
@@ -89,6 +90,8 @@ pub(super) struct Running {
     pub(super) parts_sent: usize,
     /// Whether its request brought what it reads.
     pub(super) brings_stdin: bool,
+    /// Open while the driver runs it.
+    pub(super) driver: Span,
 }
 
 /// An execution that has ended, with what the history keeps of it.
@@ -123,6 +126,7 @@ impl Running {
             is_nobodys: false,
             parts_sent: 0,
             brings_stdin: false,
+            driver: Span::none(),
         }
     }
 
