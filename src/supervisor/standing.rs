@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::calling::Calling;
 use super::link::Socket;
 use super::{Supervisor, SupervisorError};
 use crate::metrics::standing::{Page, Standing, Used};

@@ -1,5 +1,7 @@
 //! Which path and method leads where.
 
+use repltool_protocol::query::QueryKind;
+
 use super::*;
 
 fn found(method: Method, path: &str) -> Result<(Endpoint, String), (u16, Option<String>)> {
