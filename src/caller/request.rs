@@ -163,9 +163,10 @@ async fn exchange(
         // What has arrived is read before the end of the connection counts.
         biased;
         answer = &mut answer => answer,
-        ended = connection => {
-            ended.context("the connection broke off")?;
-            answer.await
-        }
+        ended = connection => match (answer.await, ended) {
+            // Many servers close without a word of TLS; an answer that was cut off is an error by itself.
+            (Err(_), Err(error)) => Err(error).context("the connection broke off"),
+            (answer, _) => answer,
+        },
     }
 }

@@ -46,7 +46,7 @@ impl Caller {
         let memory = lend(&serde_json::to_vec(order).expect("JSON")).expect("memory");
         let start = link::encode(&ToCaller::Start).expect("a packet");
         link::send(supervisor.as_fd(), &start, &[memory.as_fd(), for_caller.as_fd()]).expect("sent");
-        Self { process, gateway, supervisor: supervisor }
+        Self { process, gateway, supervisor }
     }
 
     fn post(&self, target: Target, body: &str) {
@@ -169,7 +169,7 @@ async fn only_who_shows_a_trusted_certificate_for_its_name_is_told_anything() {
 }
 
 #[tokio::test]
-async fn the_process_gives_up_all_rights_and_ends_with_itssupervisor() {
+async fn the_process_gives_up_all_rights_and_ends_with_its_supervisor() {
     let site = Site::new().await;
     site.say("200 OK", "", "");
     let is_root = rustix::process::geteuid().is_root();

@@ -112,7 +112,7 @@ async fn what_breaks_the_rules_is_told_as_it_happens_and_raises_an_alert_at_the_
     assert_eq!(scrape(&server).await.value("repl_alerts_total{kind=\"violations\"}"), 1.0);
     let lines: Vec<_> = server.log().lines().filter(|it| it.contains("repltool::alert")).map(str::to_owned).collect();
     assert!(lines.len() == 1 && lines[0].contains("violations") && !lines[0].contains("4711"), "{lines:?}");
-    assert_eq!(kept(&server, &format!("after={}", alert["n"])).await, [next.clone()]);
+    assert_eq!(kept(&server, &format!("after={}", alert["n"])).await, std::slice::from_ref(&next));
     assert_eq!(of_kind(&server, "alert"), [alert], "as in the audit log, and held back within the cool-down");
 }
 
