@@ -8,11 +8,12 @@ use std::time::Duration;
 use repltool::client::{Client, Received};
 use repltool_protocol::event::{Event, Recovered, StatusReason, StreamName};
 use repltool_protocol::ids::{Seq, SessionId};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::follower::whole_log;
 use crate::harness::{As, Server, assert_log, binary_as, code, descendants, eventually, in_time, printed, python, run};
 use crate::harness::{send, until_result};
+use crate::wire::{ask, bearer, local_token};
 
 /// What a server has made on its host: processes, with the time of their start, and cgroups.
 pub struct Footprint {
@@ -285,4 +286,30 @@ async fn a_wrong_setting_is_named() {
     for (settings, parts) in cases {
         assert_says(&refused(&["--data-dir", data], dir.path(), settings).await, parts);
     }
+}
+
+#[tokio::test]
+async fn a_machine_that_went_down_loses_no_session_and_tells_a_gap() {
+    let mut server = Server::start().await;
+    let client = server.client();
+    let session = python(&client, json!({})).await;
+    run(&client, &session, "x = 1\nprint('kept')").await;
+    let last = in_time("a session", client.get(&session)).await.expect("a session").last_seq;
+    server.signal("KILL");
+    server.ended().await;
+    let mark = server.data().join("store/running");
+    assert!(mark.exists(), "it did not end in good order");
+    std::fs::write(mark, "another boot").expect("the mark is written");
+
+    let server = server.restart().await;
+    let client = server.client();
+    let path = format!("/api/v1/sessions/{session}/events?after=0");
+    let answer = ask(&server, "GET", &path, &[("authorization", &bearer(&local_token(&server)))], b"").await;
+    let events: Vec<Value> = answer.text().lines().map(|line| serde_json::from_str(line).expect("an event")).collect();
+    let gap = events.iter().find(|it| it["type"] == "gap").expect("a gap");
+    assert_eq!(gap["from"], json!(last + 1));
+    assert!(gap["to"].as_u64() >= Some(last + (1 << 20) - 1), "{gap}");
+    assert!(events.iter().any(|it| it["data"] == "kept\n"), "{events:?}");
+    let fresh = run(&client, &session, "'x' in globals()").await;
+    assert_eq!((fresh.success, fresh.result_text.as_deref(), fresh.execution_count), (true, Some("False"), 2));
 }

@@ -649,7 +649,61 @@ burst: number | null,
 /**
  * The most that a session may ask for; what is asked for beyond it is lowered. A sandbox level may have less.
  */
-session: ResourceLimits, };
+session: ResourceLimits,
+/**
+ * What it may use in a period.
+ */
+quotas: MeQuotas, };
+
+/**
+ * What a subject has used in this period.
+ */
+export type MeQuotaUsage = {
+/**
+ * When the counts begin anew, RFC 3339 in UTC.
+ */
+period_ends_at: string,
+/**
+ * Executions that were accepted.
+ */
+executions: number,
+/**
+ * Sessions that were created.
+ */
+session_creations: number,
+/**
+ * CPU time that was used, in milliseconds.
+ */
+cpu_time_ms: number,
+/**
+ * Bytes that the logs of its sessions take now.
+ */
+stored_bytes: number, };
+
+/**
+ * What a subject may use in a period; null where that is not limited.
+ */
+export type MeQuotas = {
+/**
+ * After which counts begin anew.
+ */
+period: QuotaPeriod,
+/**
+ * Executions that are accepted in a period.
+ */
+executions: number | null,
+/**
+ * Sessions that are created in a period.
+ */
+session_creations: number | null,
+/**
+ * Seconds of CPU time in a period.
+ */
+cpu_seconds: number | null,
+/**
+ * MiB that the logs of its sessions may take, at any time.
+ */
+stored_mb: number | null, };
 
 /**
  * What a subject has.
@@ -666,7 +720,11 @@ sockets: number,
 /**
  * Requests that may come at once after this one; null if they are not limited.
  */
-requests_left: number | null, };
+requests_left: number | null,
+/**
+ * What it has used in this period.
+ */
+quotas: MeQuotaUsage, };
 
 /**
  * A level that sessions can have.
@@ -886,6 +944,11 @@ errors?: Array<FieldError>, };
  * What went wrong, for programs.
  */
 export type ProblemCode = "invalid_request" | "unauthorized" | "forbidden" | "not_found" | "method_not_allowed" | "busy" | "conflict" | "gone" | "precondition_failed" | "too_large" | "unsupported_media_type" | "range_not_satisfiable" | "misdirected_request" | "session_limit" | "rate_limited" | "expression_limit" | "internal" | "sandbox_unavailable" | "draining" | "storage_full";
+
+/**
+ * A span of the calendar, in UTC.
+ */
+export type QuotaPeriod = "hour" | "day" | "month";
 
 /**
  * What became of a session's variables in a recovery.
