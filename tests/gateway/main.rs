@@ -53,6 +53,9 @@ mod access;
 /// Keys of an issuer: public ones in every form, changed while the server runs, and the forgeries that they invite.
 mod keys;
 
+/// Alerts on their way to a webhook.
+mod webhooks;
+
 /// Traces: which spans a collector gets.
 mod traces;
 

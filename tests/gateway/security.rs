@@ -77,13 +77,15 @@ async fn until(socket: &mut Raw, kind: &str) -> Vec<Value> {
     records
 }
 
-const EXEC: &str = "import os\ntry: os.execv('/bin/true', ['true-4711'])\nexcept OSError: pass";
+/// With `os` imported before, whose import is told of, too.
+const EXEC: &str = "try: os.execv('/bin/true', ['true-4711'])\nexcept OSError: pass";
 
 #[tokio::test]
 async fn what_breaks_the_rules_is_told_as_it_happens_and_raises_an_alert_at_the_threshold() {
     let server = Server::start_with(As::Me, "[alerts]\nviolations_per_minute = 3\n").await;
     let client = server.client();
     let id = python(&client, json!({})).await;
+    run(&client, &id, "import os").await;
     let mut socket = open_as(&server, PATH, &local_token(&server)).await.expect("a socket");
     let mut stream = Stream::open(&server, "", "text/event-stream").await;
     for times in 1..=3 {
