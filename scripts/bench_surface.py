@@ -146,7 +146,7 @@ def sockets(args, book):
                 "Sec-WebSocket-Protocol: repltool.v1",
             ]
             path = f"/api/v1/sessions/{sessions[0]}/ws"
-            ours = growth([server.pid(), server.gateway()], lambda: idle_sockets(server.address, path, headers))
+            ours = growth([server.pid, server.gateway()], lambda: idle_sockets(server.address, path, headers))
             floor = growth([hello.pid], lambda: idle_sockets(hello.address, "/", []))
             book.add("memory of an idle WebSocket", "KiB", ours, floor)
 

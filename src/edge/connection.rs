@@ -24,8 +24,8 @@ use super::respond::{self, Answer};
 use super::tls::Accepted;
 use super::{Connection, MAX_BUFFER_BYTES, MAX_HEADER_BYTES, Shared, http2, proxied, router};
 
-/// What carries a connection: TCP, or TLS over it.
-pub(super) type Transport = Either<TcpStream, TlsStream<TcpStream>>;
+/// What carries a connection: TCP, or TLS over it, whose state is so large that those without it are spared its place.
+pub(super) type Transport = Either<TcpStream, Box<TlsStream<TcpStream>>>;
 
 /// A connection on which requests may come.
 struct Begun {

@@ -80,7 +80,7 @@ impl Tls {
         }
         let stream = TlsAcceptor::from(self.0).accept(stream).await?;
         let is_http2 = stream.get_ref().1.alpn_protocol() == Some(H2);
-        let stream = Either::Right(stream);
+        let stream = Either::Right(Box::new(stream));
         Ok(if is_http2 { Accepted::Http2(stream) } else { Accepted::Http1(stream) })
     }
 }
