@@ -3,18 +3,15 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::process::Stdio;
 use std::time::Duration;
 
-use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use tokio::io::unix::AsyncFd;
-use tokio::process::{Child, Command};
+use tokio::process::Child;
 use tokio::time::Instant;
 use zeroize::Zeroizing;
 
-use super::gateway::log;
 use super::link::{self, Lent, LinkError, MAX_PACKET_BYTES};
-use super::{Supervisor, SupervisorError};
+use super::{Supervisor, SupervisorError, child};
 use crate::outbound::link::{FromCaller, Order, ToCaller};
 
 /// The shortest time between two starts.
@@ -45,7 +42,7 @@ impl Calling {
         let bytes = serde_json::to_vec(order).map(Zeroizing::new);
         let bytes = bytes.map_err(|error| io("an order to call outside")(error.into()))?;
         let order = link::lend(&bytes).map_err(io("memfd_create"))?;
-        let (for_gateway, for_caller) = pair().map_err(io("socketpair"))?;
+        let (for_gateway, for_caller) = child::pair().map_err(io("socketpair"))?;
         Ok(Self { order, for_gateway, for_caller, running: None, start_at: Instant::now() })
     }
 
@@ -93,16 +90,8 @@ impl Calling {
     }
 
     fn start(&self) -> io::Result<Caller> {
-        let (near, far) = pair()?;
-        let child = Command::new("/proc/self/exe")
-            .arg("outbound")
-            .arg0("repltool")
-            .env_clear()
-            .stdin(Stdio::from(far))
-            .stdout(Stdio::null())
-            .stderr(log())
-            .kill_on_drop(true)
-            .spawn()?;
+        let (near, far) = child::pair()?;
+        let child = child::start("outbound", far)?;
         let start = link::encode(&ToCaller::Start).map_err(io::Error::other)?;
         let fds = [self.order.as_fd(), self.for_caller.as_fd()];
         link::send(near.as_fd(), &start, &fds).map_err(io::Error::other)?;
@@ -140,9 +129,4 @@ impl Caller {
             }
         }
     }
-}
-
-fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    Ok(socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?)
 }

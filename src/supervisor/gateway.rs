@@ -1,21 +1,19 @@
 //! The gateway as the supervisor sees it: a child process, and the near end of the link to it.
 
 use std::collections::{HashSet, VecDeque};
-use std::io::{self, IsTerminal as _};
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::process::Stdio;
 use std::time::Duration;
 
-use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
-use tokio::process::{Child, Command};
+use tokio::process::Child;
 use tokio::time::Instant;
 
-use super::Wake;
 use super::lending::Loan;
 use super::link::{self, HANDOVER_WINDOW, LinkError, MAX_PACKET_BYTES, SandboxId, ToGateway, ToSupervisor};
 use super::sandboxes::Sandboxes;
+use super::{Wake, child};
 
 /// Packets read before other things get their turn.
 const BATCH: usize = 64;
@@ -56,19 +54,8 @@ pub(super) struct Gateway {
 impl Gateway {
     /// Starts this program again as the gateway; the link is its standard input.
     pub(super) fn start() -> Result<Self, GatewayError> {
-        let (near, far) =
-            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None)
-                .map_err(|e| GatewayError::Link(e.into()))?;
-        let child = Command::new("/proc/self/exe")
-            .arg("gateway")
-            .arg0("repltool")
-            .env_clear()
-            .stdin(Stdio::from(far))
-            .stdout(Stdio::null())
-            .stderr(log())
-            .kill_on_drop(true)
-            .spawn()
-            .map_err(GatewayError::Spawn)?;
+        let (near, far) = child::pair().map_err(GatewayError::Link)?;
+        let child = child::start("gateway", far).map_err(GatewayError::Spawn)?;
         let link = link::register(near).map_err(GatewayError::Link)?;
         Ok(Self {
             child,
@@ -222,16 +209,6 @@ impl Gateway {
     /// Waits for the end of the process.
     pub(super) async fn ended(&mut self) {
         let _ = self.child.wait().await;
-    }
-}
-
-/// Standard error as the gateway gets it. A terminal is opened anew, to write only: what is typed there is not for it.
-pub(super) fn log() -> Stdio {
-    let stderr = io::stderr();
-    let terminal = stderr.is_terminal().then(|| std::fs::File::options().write(true).open("/proc/self/fd/2"));
-    match terminal {
-        Some(Ok(terminal)) => terminal.into(),
-        Some(Err(_)) | None => Stdio::inherit(),
     }
 }
 

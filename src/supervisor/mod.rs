@@ -12,6 +12,7 @@
 mod bounds;
 pub mod budget;
 mod calling;
+mod child;
 mod error;
 mod gateway;
 mod gauge;

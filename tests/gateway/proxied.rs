@@ -4,6 +4,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use crate::harness::{As, Server, eventually, in_time};
+use crate::wire::exchange_on;
 
 const SIGNATURE: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
 const ASK: &str = "GET /api/v1/me HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer a.b.c\r\nconnection: close\r\n";
@@ -16,14 +17,7 @@ fn header(client: [u8; 4]) -> Vec<u8> {
 
 async fn exchange(server: &Server, bytes: &[u8]) -> String {
     let mut stream = TcpStream::connect(server.address()).await.expect("the server accepts");
-    let mut answer = Vec::new();
-    let talk = async {
-        let _ = stream.write_all(bytes).await;
-        // A reset is an end as well.
-        let _ = stream.read_to_end(&mut answer).await;
-    };
-    in_time("the end of the connection", talk).await;
-    String::from_utf8_lossy(&answer).into_owned()
+    exchange_on(&mut stream, bytes).await
 }
 
 async fn told_as(server: &Server, peer: &str) {

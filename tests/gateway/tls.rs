@@ -12,20 +12,9 @@ use tokio_rustls::client::TlsStream;
 
 use crate::harness::tls::{Authority, Pair, certificate, settings, write};
 use crate::harness::{As, Server, binary_as, event, eventually, in_time, python, run, send, until_result};
+use crate::wire::exchange_on;
 
 const READY: &str = "GET /readyz HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n";
-
-/// Sends bytes and reads to the end of the connection.
-async fn exchange(stream: &mut (impl AsyncReadExt + AsyncWriteExt + Unpin), bytes: &[u8]) -> String {
-    let mut answer = Vec::new();
-    let talk = async {
-        let _ = stream.write_all(bytes).await;
-        // A reset is an end as well.
-        let _ = stream.read_to_end(&mut answer).await;
-    };
-    in_time("the end of the connection", talk).await;
-    String::from_utf8_lossy(&answer).into_owned()
-}
 
 /// One answer on a connection that goes on.
 async fn ready(stream: &mut TlsStream<TcpStream>) -> String {
@@ -88,7 +77,7 @@ async fn the_port_of_tls_speaks_nothing_else() {
     let (server, _) = Server::start_with_tls("").await;
     let mut plain = TcpStream::connect(server.address()).await.expect("the server accepts");
     let next = [READY, READY].concat();
-    let answer = exchange(&mut plain, next.as_bytes()).await;
+    let answer = exchange_on(&mut plain, next.as_bytes()).await;
     assert!(answer.starts_with("HTTP/1.1 400 ") && answer.contains("this port speaks TLS"), "{answer}");
     assert_eq!(answer.matches("HTTP/1.1 ").count(), 1, "one answer, whatever was sent: {answer}");
     assert!(!answer.to_lowercase().contains("strict-transport-security"), "not in plain text: {answer}");
@@ -96,7 +85,7 @@ async fn the_port_of_tls_speaks_nothing_else() {
         let mut stream = TcpStream::connect(server.address()).await.expect("the server accepts");
         stream.write_all(noise).await.expect("it is sent");
         stream.shutdown().await.expect("it is closed");
-        let answer = exchange(&mut stream, b"").await;
+        let answer = exchange_on(&mut stream, b"").await;
         assert!(!answer.contains("ready"), "{answer}");
     }
     assert!(server.client().is_ready().await.expect("an answer"));
@@ -110,11 +99,11 @@ async fn browsers_are_told_to_come_back_by_tls() {
     assert!(answer.contains("\r\nstrict-transport-security: max-age=31536000\r\n"), "{answer}");
     // The name that every server of a machine shares is left alone.
     let request = READY.replace("127.0.0.1\r\n", "localhost\r\nconnection: close\r\n");
-    let answer = exchange(&mut stream, request.as_bytes()).await.to_lowercase();
+    let answer = exchange_on(&mut stream, request.as_bytes()).await.to_lowercase();
     assert!(answer.starts_with("http/1.1 200 ") && !answer.contains("strict-transport"), "{answer}");
     let plain = Server::start().await;
     let mut stream = TcpStream::connect(plain.address()).await.expect("the server accepts");
-    let answer = exchange(&mut stream, READY.replace("\r\n\r\n", "\r\nconnection: close\r\n\r\n").as_bytes()).await;
+    let answer = exchange_on(&mut stream, READY.replace("\r\n\r\n", "\r\nconnection: close\r\n\r\n").as_bytes()).await;
     assert!(answer.contains("ready") && !answer.to_lowercase().contains("strict-transport"), "{answer}");
 }
 
@@ -130,12 +119,12 @@ async fn silence_at_any_point_ends_a_connection() {
     let mut prefaced = server.handshake(&authority, &["h2"], None).await.expect("a handshake");
     prefaced.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await.expect("it is sent");
     let mut unspoken = server.handshake(&authority, &["h2"], None).await.expect("a handshake");
-    assert_eq!(exchange(&mut silent, b"").await, "");
-    assert_eq!(exchange(&mut halfway, b"").await, "");
-    exchange(&mut greeted, b"").await;
-    exchange(&mut asking, b"").await;
-    exchange(&mut prefaced, b"").await;
-    exchange(&mut unspoken, b"").await;
+    assert_eq!(exchange_on(&mut silent, b"").await, "");
+    assert_eq!(exchange_on(&mut halfway, b"").await, "");
+    exchange_on(&mut greeted, b"").await;
+    exchange_on(&mut asking, b"").await;
+    exchange_on(&mut prefaced, b"").await;
+    exchange_on(&mut unspoken, b"").await;
     assert!(server.client().is_ready().await.expect("an answer"));
 }
 
@@ -200,11 +189,11 @@ async fn clients_show_a_certificate_where_one_is_wanted_and_a_token_too() {
     let mut stream = server.handshake(&authority, &[], Some(&known)).await.expect("a handshake");
     assert!(ready(&mut stream).await.contains("200 OK"));
     let ask = "GET /api/v1/sessions HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n";
-    assert!(exchange(&mut stream, ask.as_bytes()).await.starts_with("HTTP/1.1 401 "), "a certificate is no token");
+    assert!(exchange_on(&mut stream, ask.as_bytes()).await.starts_with("HTTP/1.1 401 "), "a certificate is no token");
     for client in [None, Some(stranger.issue(&["ada"], |_| ()))] {
         // In TLS 1.3 a client learns of it after its own part of the handshake.
         let refused = match server.handshake(&authority, &[], client.as_ref()).await {
-            Ok(mut stream) => exchange(&mut stream, READY.as_bytes()).await,
+            Ok(mut stream) => exchange_on(&mut stream, READY.as_bytes()).await,
             Err(_) => String::new(),
         };
         assert_eq!(refused, "");

@@ -208,3 +208,15 @@ impl Raw {
         }
     }
 }
+
+/// Sends bytes on a connection that may be encrypted, and reads to its end.
+pub async fn exchange_on(stream: &mut (impl AsyncReadExt + AsyncWriteExt + Unpin), bytes: &[u8]) -> String {
+    let mut answer = Vec::new();
+    let talk = async {
+        let _ = stream.write_all(bytes).await;
+        // A reset is an end as well.
+        let _ = stream.read_to_end(&mut answer).await;
+    };
+    in_time("the end of the connection", talk).await;
+    String::from_utf8_lossy(&answer).into_owned()
+}
