@@ -182,12 +182,12 @@ async fn route(connection: Arc<Connection>, request: Request<RequestBody>, visit
         Access::Public => return public(shared, endpoint, &request),
         Access::Token => None,
         Access::Scope(scope) if endpoint == Endpoint::SecurityEvents && upgrade::is_asked(&request) => {
-            return upgrade::upgrade(connection, request, &authority, upgrade::Wanted::Security, scope, visit).await;
+            return Box::pin(upgrade::upgrade(connection, request, &authority, upgrade::Wanted::Security, scope, visit)).await;
         }
         Access::Scope(scope) | Access::Session(scope) => Some(scope),
         Access::Handshake(scope) => {
             let wanted = if endpoint == Endpoint::Attach { upgrade::Wanted::Session(id) } else { upgrade::Wanted::New };
-            return upgrade::upgrade(connection, request, &authority, wanted, scope, visit).await;
+            return Box::pin(upgrade::upgrade(connection, request, &authority, wanted, scope, visit)).await;
         }
     };
     let token = auth::bearer(request.headers()).and_then(|token| token.ok_or(AuthError::Missing));
@@ -197,23 +197,24 @@ async fn route(connection: Arc<Connection>, request: Request<RequestBody>, visit
     if let Access::Session(_) = access {
         call.session(&id)?;
     }
+    // Those that wait are apart, for each answer has to carry the place of the largest future around.
     match endpoint {
-        Endpoint::CreateSession => rest::create(call).await,
+        Endpoint::CreateSession => Box::pin(rest::create(call)).await,
         Endpoint::ListSessions => rest::list(&call),
         Endpoint::GetSession => rest::get(&call, &id),
-        Endpoint::DeleteSession => rest::delete(&call, &id).await,
-        Endpoint::Execute => rest::execute(call, &id).await,
-        Endpoint::History => rest::history(&call, &id).await,
-        Endpoint::Events => rest::events(&call, &id).await,
-        Endpoint::Interrupt => rest::interrupt(call, &id).await,
-        Endpoint::Restart => rest::restart(&call, &id).await,
-        Endpoint::Stdin => rest::stdin(call, &id).await,
-        Endpoint::Ask(kind) => rest::ask(call, &id, kind).await,
-        Endpoint::ListFiles => files::list(&call, &id).await,
-        Endpoint::ReadFile => files::read(&call, &id, &file).await,
-        Endpoint::WriteFile => files::write(call, &id, &file).await,
-        Endpoint::RemoveFile => files::remove(&call, &id, &file).await,
-        Endpoint::OneShot => one_shot::execute(call).await,
+        Endpoint::DeleteSession => Box::pin(rest::delete(&call, &id)).await,
+        Endpoint::Execute => Box::pin(rest::execute(call, &id)).await,
+        Endpoint::History => Box::pin(rest::history(&call, &id)).await,
+        Endpoint::Events => Box::pin(rest::events(&call, &id)).await,
+        Endpoint::Interrupt => Box::pin(rest::interrupt(call, &id)).await,
+        Endpoint::Restart => Box::pin(rest::restart(&call, &id)).await,
+        Endpoint::Stdin => Box::pin(rest::stdin(call, &id)).await,
+        Endpoint::Ask(kind) => Box::pin(rest::ask(call, &id, kind)).await,
+        Endpoint::ListFiles => Box::pin(files::list(&call, &id)).await,
+        Endpoint::ReadFile => Box::pin(files::read(&call, &id, &file)).await,
+        Endpoint::WriteFile => Box::pin(files::write(call, &id, &file)).await,
+        Endpoint::RemoveFile => Box::pin(files::remove(&call, &id, &file)).await,
+        Endpoint::OneShot => Box::pin(one_shot::execute(call)).await,
         Endpoint::Capabilities => capabilities::get(&call),
         Endpoint::Metrics => scrape::get(&call),
         Endpoint::SecurityEvents => security::events(&call),

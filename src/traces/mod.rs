@@ -13,7 +13,7 @@ mod export;
 mod queue;
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use opentelemetry::propagation::{Extractor, TextMapPropagator};
 use opentelemetry::trace::{Status, TraceContextExt, TracerProvider};
@@ -79,6 +79,7 @@ const QUEUE: usize = 4096;
 /// Which traces, the trace id says, so that all services with the same share take the same ones. A trace that its client
 /// does not sample is not taken, and one that it samples only if it is of the share.
 pub fn begin(share: f64) -> (OtherLayer, Exporter) {
+    TAKEN.store(true, Ordering::Relaxed);
     let (sender, spans) = mpsc::channel(QUEUE);
     let dropped = Arc::new(AtomicU64::new(0));
     let of_share = Sampler::TraceIdRatioBased(share);
@@ -102,9 +103,15 @@ fn is_ours(target: &str) -> bool {
     target.split("::").next() == Some(env!("CARGO_CRATE_NAME"))
 }
 
+/// Whether any spans are taken. Most servers take none, and those look at none of what follows.
+static TAKEN: AtomicBool = AtomicBool::new(false);
+
 /// Goes on with the trace of a `traceparent` (W3C Trace Context) in a new span, and tells the trace's id in the field
 /// `trace` of the span. One that is malformed, or none, begins a trace.
 pub fn follow(span: &Span, traceparent: Option<&str>) {
+    if !TAKEN.load(Ordering::Relaxed) {
+        return;
+    }
     if let Some(text) = traceparent {
         let parent = TraceContextPropagator::new().extract_with_context(&Context::new(), &Header(text));
         // It fails where nobody takes spans.
@@ -119,17 +126,23 @@ pub fn follow(span: &Span, traceparent: Option<&str>) {
 
 /// Notes one of [`ATTRIBUTES`] at a span.
 pub fn note(span: &Span, attribute: &'static str, value: impl Into<Value>) {
-    span.set_attribute(attribute, value);
+    if TAKEN.load(Ordering::Relaxed) {
+        span.set_attribute(attribute, value);
+    }
 }
 
 /// The server is at fault for how it went.
 pub fn failed(span: &Span) {
-    span.set_status(Status::error(""));
+    if TAKEN.load(Ordering::Relaxed) {
+        span.set_status(Status::error(""));
+    }
 }
 
 /// Ends a span now, although others may hold it for longer. What begins in it later has it as its parent still.
 pub fn end(span: &Span) {
-    span.context().span().end();
+    if TAKEN.load(Ordering::Relaxed) {
+        span.context().span().end();
+    }
 }
 
 /// A header field of a request, as a propagator asks for it.
