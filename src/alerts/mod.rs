@@ -24,7 +24,8 @@ use self::detect::{Detector, Sighting};
 use crate::audit::{Kind as RecordKind, Listener, Record, What};
 use crate::config;
 use crate::metrics::Metrics;
-use crate::outbound::{Outbound, Target};
+use crate::outbound::{Outbound, Post, Target};
+use crate::traces;
 
 /// See the module.
 #[derive(Debug)]
@@ -86,7 +87,14 @@ impl Alerts {
         if !self.outbound.reaches(Target::Webhook) {
             return;
         }
-        if let Err(error) = self.outbound.send(Target::Webhook, "application/json", webhook::body(alert, time)) {
+        let post = Post {
+            target: Target::Webhook,
+            content_type: "application/json",
+            // Records are told by whoever meets what they tell, in the span of the request that led to it.
+            traceparent: traces::parent(&tracing::Span::current()),
+            body: webhook::body(alert, time),
+        };
+        if let Err(error) = self.outbound.send(post) {
             self.metrics.alert_unsent();
             tracing::warn!(
                 error = &error as &dyn std::error::Error,

@@ -22,7 +22,7 @@ use super::Gateway;
 use super::request::{Client, Site};
 use super::sign::signature;
 use crate::outbound::Target;
-use crate::outbound::link::{Called, Ended, unpack};
+use crate::outbound::link::{Called, Ended, Packed, unpack};
 use crate::supervisor::link::MAX_PACKET_BYTES;
 
 /// Tries of one webhook: the last one some ten minutes after the first.
@@ -52,7 +52,19 @@ struct Way {
 struct Letter {
     id: String,
     content_type: String,
+    traceparent: Option<String>,
     body: Bytes,
+}
+
+impl Letter {
+    fn new(packed: Packed<'_>) -> Self {
+        Self {
+            id: format!("msg_{}", Alphanumeric.sample_string(&mut rand::rng(), 22)),
+            content_type: packed.content_type.to_owned(),
+            traceparent: packed.traceparent.map(str::to_owned),
+            body: Bytes::copy_from_slice(packed.body),
+        }
+    }
 }
 
 /// Why a try was of no use.
@@ -85,8 +97,8 @@ pub(super) async fn serve(
         tokio::select! {
             received = gateway.receive(&mut buffer) => {
                 let length = received.context("the link with the gateway failed")?;
-                let Some((target, content_type, body)) = unpack(&buffer[..length]) else { continue };
-                let way = match target {
+                let Some(packed) = unpack(&buffer[..length]) else { continue };
+                let way = match packed.target {
                     Target::Webhook => &webhook,
                     Target::Traces => &traces,
                 };
@@ -95,8 +107,7 @@ pub(super) async fn serve(
                     gateway.tell(way.called, Ended::Dropped);
                     continue;
                 };
-                let id = format!("msg_{}", Alphanumeric.sample_string(&mut rand::rng(), 22));
-                let letter = Letter { id, content_type: content_type.to_owned(), body: Bytes::copy_from_slice(body) };
+                let letter = Letter::new(packed);
                 sending.push(Box::pin(async move {
                     gateway.tell(way.called, deliver(client, way, &letter).await);
                     drop(place);
@@ -136,6 +147,9 @@ fn pause(n: u32, share: f64) -> Duration {
 async fn post(client: &Client, way: &Way, letter: &Letter) -> Result<(), Failure> {
     let _turn = way.at_once.acquire().await;
     let mut request = Request::post("/").header(CONTENT_TYPE, &letter.content_type);
+    if let Some(traceparent) = &letter.traceparent {
+        request = request.header("traceparent", traceparent);
+    }
     if let Some(secret) = &way.secret {
         let now = jiff::Timestamp::now().as_second();
         request = request

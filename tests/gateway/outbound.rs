@@ -50,7 +50,7 @@ impl Caller {
     }
 
     fn post(&self, target: Target, body: &str) {
-        let post = Post { target, content_type: "application/json", body: body.into() };
+        let post = Post { target, content_type: "application/json", traceparent: None, body: body.into() };
         link::send(self.gateway.as_fd(), &pack(&post), &[]).expect("sent");
     }
 

@@ -27,8 +27,12 @@ async fn within(collector: &Collector, outer: &Span, name: &str) -> Span {
     .await
 }
 
+fn hex(id: &[u8]) -> String {
+    id.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 fn trace(span: &Span) -> String {
-    span.trace_id.iter().map(|byte| format!("{byte:02x}")).collect()
+    hex(&span.trace_id)
 }
 
 fn milliseconds(span: &Span, attribute: &str) -> f64 {
@@ -47,6 +51,7 @@ async fn a_request_its_session_its_execution_and_its_driver_are_one_trace() {
 
     let request = collector.span("request", "request_id", reply.header("x-request-id")).await;
     assert_eq!(trace(&request), TRACE);
+    assert_eq!(reply.header("traceresponse"), format!("00-{TRACE}-{}-01", hex(&request.span_id)));
     assert_eq!(request.parent_span_id, [0xb7, 0xad, 0x6b, 0x71, 0x69, 0x20, 0x33, 0x31]);
     let of_request = ["http.route", "http.request.method", "http.response.status_code"].map(|it| text(&request, it));
     assert_eq!(of_request.map(Option::unwrap_or_default), ["/api/v1/execute", "POST", "200"]);
