@@ -20,6 +20,8 @@ pub enum ToCaller {
     Start,
     /// A token came of a key that is not known.
     KeysWanted,
+    /// The server ends, and no gateway sends anything any more: what lies in the link is to be sent still.
+    Finish,
 }
 
 /// What the supervisor is told.
