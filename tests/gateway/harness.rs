@@ -16,6 +16,7 @@ mod binary;
 pub mod canary;
 pub mod container;
 mod events;
+pub mod names;
 mod processes;
 pub mod signer;
 pub mod site;
