@@ -23,6 +23,7 @@ use anyhow::{Context as _, bail};
 use rustix::event::{PollFd, PollFlags, poll};
 use tokio::io::unix::AsyncFd;
 use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
 use zeroize::Zeroizing;
 
 use crate::outbound::link::{Called, Ended, MAX_ORDER_BYTES, Order, Outcome, ToCaller};
@@ -31,7 +32,7 @@ use crate::supervisor::link::{self, LinkError, MAX_PACKET_BYTES, borrowed, lend}
 
 use request::{Client, Site};
 
-/// Runs until the supervisor is gone.
+/// Runs until the supervisor is gone, or says that the server ends.
 pub fn run() -> ExitCode {
     match begin() {
         Ok(()) => ExitCode::SUCCESS,
@@ -85,7 +86,7 @@ fn receive_order(supervisor: &OwnedFd) -> anyhow::Result<(Order, OwnedFd)> {
                 let order = borrowed(order, MAX_ORDER_BYTES).context("the order cannot be read")?;
                 return Ok((serde_json::from_slice(&order).context("the order cannot be read")?, gateway));
             }
-            Ok((ToCaller::KeysWanted, _)) => bail!("there is no order"),
+            Ok((ToCaller::KeysWanted | ToCaller::Finish, _)) => bail!("there is no order"),
             Err(error) if link::would_block(&error) => {}
             Err(error) => return Err(error).context("the link failed"),
         }
@@ -96,7 +97,7 @@ async fn call(order: Order, sites: Sites, supervisor: OwnedFd, gateway: OwnedFd)
     let client = Client::new(&order).context("connections cannot be made")?;
     let gateway = Gateway(Arc::new(link::register(gateway)?));
     let supervisor = link::register(supervisor)?;
-    let wanted = Notify::new();
+    let (wanted, finish) = (Notify::new(), CancellationToken::new());
     let Sites { keys, webhook, traces } = sites;
     let fetching = async {
         match (keys, &order.keys) {
@@ -107,21 +108,22 @@ async fn call(order: Order, sites: Sites, supervisor: OwnedFd, gateway: OwnedFd)
         }
     };
     let secret = order.webhook.as_ref().map(|it| Zeroizing::new(it.secret.clone()));
-    let posting = posts::serve(&client, &gateway, webhook.zip(secret), traces);
+    let posting = posts::serve(&client, &gateway, webhook.zip(secret), traces, &finish);
     tokio::select! {
-        outcome = listen(&supervisor, &wanted) => outcome,
+        outcome = listen(&supervisor, &wanted, &finish) => outcome,
         outcome = fetching => outcome,
         outcome = posting => outcome,
     }
 }
 
 /// Hears the supervisor until it is gone.
-async fn listen(supervisor: &AsyncFd<OwnedFd>, wanted: &Notify) -> anyhow::Result<()> {
+async fn listen(supervisor: &AsyncFd<OwnedFd>, wanted: &Notify, finish: &CancellationToken) -> anyhow::Result<()> {
     let mut buffer = vec![0; MAX_PACKET_BYTES];
     loop {
         let mut ready = supervisor.readable().await.context("the link cannot be read")?;
         match link::receive(supervisor.get_ref().as_fd(), &mut buffer) {
             Ok((ToCaller::KeysWanted, _)) => wanted.notify_one(),
+            Ok((ToCaller::Finish, _)) => finish.cancel(),
             Ok((ToCaller::Start, _)) => bail!("a second order"),
             Err(error) if link::would_block(&error) => ready.clear_ready(),
             Err(LinkError::Closed) => return Ok(()),
@@ -148,11 +150,19 @@ impl Gateway {
     async fn receive(&self, buffer: &mut [u8]) -> std::io::Result<usize> {
         loop {
             let mut ready = self.0.readable().await?;
-            match rustix::net::recv(self.0.get_ref(), &mut *buffer, rustix::net::RecvFlags::DONTWAIT) {
-                Ok((bytes, _)) => return Ok(bytes),
-                Err(rustix::io::Errno::WOULDBLOCK) => ready.clear_ready(),
-                Err(error) => return Err(error.into()),
+            match self.try_receive(buffer)? {
+                Some(bytes) => return Ok(bytes),
+                None => ready.clear_ready(),
             }
+        }
+    }
+
+    /// The next packet, if it is there.
+    fn try_receive(&self, buffer: &mut [u8]) -> std::io::Result<Option<usize>> {
+        match rustix::net::recv(self.0.get_ref(), buffer, rustix::net::RecvFlags::DONTWAIT) {
+            Ok((bytes, _)) => Ok(Some(bytes)),
+            Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
+            Err(error) => Err(error.into()),
         }
     }
 }

@@ -39,6 +39,7 @@ use crate::supervisor::link::{
 };
 use crate::{telemetry, traces};
 
+use calls::Calls;
 use trust::Trust;
 
 /// Notices of the supervisor that wait to be read.
@@ -157,9 +158,7 @@ impl Prepared {
             Target::Webhook => config.alerts.webhook_url.is_some(),
             Target::Traces => config.traces.otlp_url.is_some(),
         });
-        if let Some(link) = calls_socket {
-            tasks.spawn(calls::serve(link, queues, metrics.clone()));
-        }
+        let calls = calls_socket.map(|link| Calls::begin(link, queues, metrics.clone(), &tasks));
         let alerts = Arc::new(Alerts::new(config.alerts.clone(), metrics.clone(), outbound.clone()));
         let security = alerts.live();
         let audit =
@@ -220,6 +219,9 @@ impl Prepared {
         no_more_spans.cancel();
         if let Some(exported) = exported {
             exported.await.context("the last spans are lost")?;
+        }
+        if let Some(calls) = calls {
+            calls.finish().await;
         }
         mark.end().context("the store cannot be marked")
     }

@@ -17,5 +17,6 @@ pub mod openapi;
 pub mod query;
 pub mod rest;
 pub mod schema;
+pub mod security;
 pub mod token;
 pub mod typescript;

@@ -158,7 +158,7 @@ fn media(content: &Content) -> Value {
 
 fn answer(answer: &Answer, operation: &Operation) -> Value {
     let limited: &[&str] = if operation.access == Access::Public { &[] } else { &operation::LIMITED };
-    let names = [operation::REQUEST_ID].iter().chain(answer.headers).chain(limited);
+    let names = operation::OF_ALL.iter().chain(answer.headers).chain(limited);
     let mut it = json!({ "description": answer.says, "headers": header_refs(names) });
     if !answer.contents.is_empty() {
         it["content"] = content(answer.contents);

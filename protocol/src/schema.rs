@@ -25,6 +25,7 @@ struct Wire {
     file_list: crate::files::FileList,
     me: crate::me::Me,
     problem: crate::rest::Problem,
+    security_item: crate::security::SecurityItem,
 }
 
 /// The schema document, draft 2020-12, as it is checked in under `schema/`.

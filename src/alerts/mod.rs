@@ -24,7 +24,8 @@ use self::detect::{Detector, Sighting};
 use crate::audit::{Kind as RecordKind, Listener, Record, What};
 use crate::config;
 use crate::metrics::Metrics;
-use crate::outbound::{Outbound, Target};
+use crate::outbound::{Outbound, Post, Target};
+use crate::traces;
 
 /// See the module.
 #[derive(Debug)]
@@ -86,7 +87,14 @@ impl Alerts {
         if !self.outbound.reaches(Target::Webhook) {
             return;
         }
-        if let Err(error) = self.outbound.send(Target::Webhook, "application/json", webhook::body(alert, time)) {
+        let post = Post {
+            target: Target::Webhook,
+            content_type: "application/json",
+            // Records are told by whoever meets what they tell, in the span of the request that led to it.
+            traceparent: traces::parent(&tracing::Span::current()),
+            body: webhook::body(alert, time),
+        };
+        if let Err(error) = self.outbound.send(post) {
             self.metrics.alert_unsent();
             tracing::warn!(
                 error = &error as &dyn std::error::Error,
@@ -153,8 +161,83 @@ fn is_told(record: &Record) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use repltool_protocol::event::{Limit, Usage, ViolationLayer};
+    use repltool_protocol::rest::{Language, ResourceLimits, SandboxMode};
+    use repltool_protocol::security::SecurityItem;
+
     use super::*;
+    use crate::audit::Hash;
     use crate::metrics::Facts;
+
+    /// Every field that a record on the stream can have. Those that it cannot have are named, too.
+    fn all() -> What {
+        What {
+            subject: Some("ada".into()),
+            peer: Some("2001:db8::1".parse().unwrap()),
+            request_id: Some("r1".into()),
+            method: Some("GET".into()),
+            route: Some("/api/v1/me"),
+            status: Some(401),
+            session_id: Some("ABCDEFGHIJKLMNOPQRSTUV".parse().unwrap()),
+            execution_id: Some("e1".parse().unwrap()),
+            language: Some(Language::Python),
+            sandbox_mode: Some(SandboxMode::Standard),
+            event_type: Some("repl_execution"),
+            execution_count: Some(1),
+            success: Some(false),
+            duration_ms: Some(2),
+            code_sha256: Some(Hash::of(b"1")),
+            limits: Some(ResourceLimits::default()),
+            usage: Some(Usage::default()),
+            limit: Some(Limit::CpuTime),
+            exception: Some("ValueError".into()),
+            exit_code: Some(-1),
+            state_lost: Some(true),
+            rule: Some("exec".into()),
+            detail: Some("/bin/true".into()),
+            layer: Some(ViolationLayer::Kernel),
+            times: Some(3),
+            reason: Some("violations".into()),
+            untold: Some(4),
+            version: Some("1.0.0"),
+            config_sha256: Some(Hash::of(b"2")),
+            lost: Some(5),
+            alert: Some("violations"),
+            count: Some(6),
+            first: Some(Timestamp::UNIX_EPOCH),
+            last: Some(Timestamp::UNIX_EPOCH),
+            held_back: Some(7),
+            file: None,
+            base: None,
+            seal: None,
+            dropped: None,
+        }
+    }
+
+    #[test]
+    fn all_that_is_told_is_in_the_description_of_the_stream() {
+        for kind in [
+            RecordKind::Violation,
+            RecordKind::AuthFailed,
+            RecordKind::Refused,
+            RecordKind::AdminAccess,
+            RecordKind::Config,
+            RecordKind::ServerStarted,
+            RecordKind::ServerStopped,
+            RecordKind::GatewayStarted,
+            RecordKind::Repaired,
+            RecordKind::Gap,
+            RecordKind::Alert,
+            RecordKind::Execution,
+            RecordKind::SessionEnded,
+        ] {
+            let record = Record::new(kind, all());
+            assert!(is_told(&record), "{kind:?}");
+            let json = serde_json::to_value(record).unwrap();
+            let item: SecurityItem = serde_json::from_value(json.clone()).unwrap();
+            assert_eq!(serde_json::to_value(item).unwrap(), json);
+        }
+    }
 
     #[test]
     fn an_alert_is_a_metric_a_record_and_on_the_stream_and_leads_to_no_other() {

@@ -1,7 +1,7 @@
 //! What the gateway has to say outside: taken from its link, and posted until it is taken there, or given up.
 //!
 //! At most 256 webhooks and 64 posts of traces are held; what comes beyond is dropped. Each waits for its own next try, and
-//! few go out at once.
+//! few go out at once. At the end of the server those that wait for a try get one more, and no other.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,13 +16,14 @@ use http::{Request, StatusCode};
 use rand::distr::{Alphanumeric, SampleString as _};
 use tokio::sync::Semaphore;
 use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
 use zeroize::Zeroizing;
 
 use super::Gateway;
 use super::request::{Client, Site};
 use super::sign::signature;
 use crate::outbound::Target;
-use crate::outbound::link::{Called, Ended, unpack};
+use crate::outbound::link::{Called, Ended, Packed, unpack};
 use crate::supervisor::link::MAX_PACKET_BYTES;
 
 /// Tries of one webhook: the last one some ten minutes after the first.
@@ -52,7 +53,19 @@ struct Way {
 struct Letter {
     id: String,
     content_type: String,
+    traceparent: Option<String>,
     body: Bytes,
+}
+
+impl Letter {
+    fn new(packed: Packed<'_>) -> Self {
+        Self {
+            id: format!("msg_{}", Alphanumeric.sample_string(&mut rand::rng(), 22)),
+            content_type: packed.content_type.to_owned(),
+            traceparent: packed.traceparent.map(str::to_owned),
+            body: Bytes::copy_from_slice(packed.body),
+        }
+    }
 }
 
 /// Why a try was of no use.
@@ -63,7 +76,7 @@ enum Failure {
     Lasting(StatusCode),
 }
 
-/// Takes posts from the gateway and sends them, for ever.
+/// Takes posts from the gateway and sends them, until it is told to finish: then what was taken, and what lies in the link.
 ///
 /// # Errors
 /// If the link fails.
@@ -72,6 +85,7 @@ pub(super) async fn serve(
     gateway: &Gateway,
     webhook: Option<(Site, Zeroizing<Vec<u8>>)>,
     traces: Option<Site>,
+    finish: &CancellationToken,
 ) -> anyhow::Result<()> {
     let way = |called, site, secret, tries, room| {
         let (room, at_once) = (Arc::new(Semaphore::new(room)), Semaphore::new(AT_ONCE));
@@ -82,46 +96,50 @@ pub(super) async fn serve(
     let mut sending: FuturesUnordered<LocalBoxFuture<'_, ()>> = FuturesUnordered::new();
     let mut buffer = vec![0; MAX_PACKET_BYTES];
     loop {
-        tokio::select! {
-            received = gateway.receive(&mut buffer) => {
-                let length = received.context("the link with the gateway failed")?;
-                let Some((target, content_type, body)) = unpack(&buffer[..length]) else { continue };
-                let way = match target {
-                    Target::Webhook => &webhook,
-                    Target::Traces => &traces,
-                };
-                let Some(way) = way else { continue };
-                let Ok(place) = way.room.clone().try_acquire_owned() else {
-                    gateway.tell(way.called, Ended::Dropped);
-                    continue;
-                };
-                let id = format!("msg_{}", Alphanumeric.sample_string(&mut rand::rng(), 22));
-                let letter = Letter { id, content_type: content_type.to_owned(), body: Bytes::copy_from_slice(body) };
-                sending.push(Box::pin(async move {
-                    gateway.tell(way.called, deliver(client, way, &letter).await);
-                    drop(place);
-                }));
-            }
-            Some(()) = sending.next() => {}
-        }
+        let received = tokio::select! {
+            received = gateway.receive(&mut buffer) => received.map(Some),
+            Some(()) = sending.next() => continue,
+            () = finish.cancelled(), if sending.is_empty() => gateway.try_receive(&mut buffer),
+        };
+        let Some(length) = received.context("the link with the gateway failed")? else { return Ok(()) };
+        let Some(packed) = unpack(&buffer[..length]) else { continue };
+        let way = match packed.target {
+            Target::Webhook => &webhook,
+            Target::Traces => &traces,
+        };
+        let Some(way) = way else { continue };
+        let Ok(place) = way.room.clone().try_acquire_owned() else {
+            gateway.tell(way.called, Ended::Dropped);
+            continue;
+        };
+        let letter = Letter::new(packed);
+        sending.push(Box::pin(async move {
+            gateway.tell(way.called, deliver(client, way, &letter, finish).await);
+            drop(place);
+        }));
     }
 }
 
 /// Tries until the post is taken, or given up.
-async fn deliver(client: &Client, way: &Way, letter: &Letter) -> Ended {
+async fn deliver(client: &Client, way: &Way, letter: &Letter, finish: &CancellationToken) -> Ended {
     for n in 1..=way.tries {
+        let is_last = n == way.tries || finish.is_cancelled();
         match post(client, way, letter).await {
             Ok(()) => return Ended::Delivered,
             Err(Failure::Lasting(status)) => {
                 tracing::warn!(to = ?way.called, id = letter.id, %status, "a post is refused and given up");
                 return Ended::Failed;
             }
-            Err(Failure::Passing(error)) if n == way.tries => {
+            Err(Failure::Passing(error)) if is_last => {
                 tracing::warn!(to = ?way.called, id = letter.id, tries = n, "a post is given up: {error:#}");
+                break;
             }
             Err(Failure::Passing(error)) => {
                 tracing::debug!(to = ?way.called, id = letter.id, tries = n, "a post is to be tried again: {error:#}");
-                sleep(pause(n, 0.5 + rand::random::<f64>() / 2.0)).await;
+                tokio::select! {
+                    () = sleep(pause(n, 0.5 + rand::random::<f64>() / 2.0)) => {}
+                    () = finish.cancelled() => {}
+                }
             }
         }
     }
@@ -136,6 +154,9 @@ fn pause(n: u32, share: f64) -> Duration {
 async fn post(client: &Client, way: &Way, letter: &Letter) -> Result<(), Failure> {
     let _turn = way.at_once.acquire().await;
     let mut request = Request::post("/").header(CONTENT_TYPE, &letter.content_type);
+    if let Some(traceparent) = &letter.traceparent {
+        request = request.header("traceparent", traceparent);
+    }
     if let Some(secret) = &way.secret {
         let now = jiff::Timestamp::now().as_second();
         request = request

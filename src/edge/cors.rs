@@ -15,8 +15,8 @@ const METHODS: &str = "GET, HEAD, POST, PUT, DELETE";
 /// Headers of requests that the API knows and that a page may not send unasked.
 const REQUEST_HEADERS: &str = "authorization, content-type, if-match, if-none-match, last-event-id, range";
 /// Headers of answers that a page may not read unasked.
-const ANSWER_HEADERS: &str =
-    "content-disposition, content-range, etag, location, ratelimit, ratelimit-policy, retry-after, x-request-id";
+const ANSWER_HEADERS: &str = "content-disposition, content-range, etag, location, ratelimit, ratelimit-policy, retry-after, traceresponse, \
+     x-request-id";
 /// Seconds for which a browser need not ask again.
 const MAX_AGE: &str = "600";
 

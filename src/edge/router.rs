@@ -139,7 +139,7 @@ pub(super) async fn answer(connection: Arc<Connection>, request: Request<Incomin
     let request = RequestBody::of(request, connection.shared.config.body_timeout, connection.shared.tasks.clone());
     let routed = route(connection, request, &mut visit).instrument(span.clone()).await;
     if let Err(fault) = &routed {
-        audited.shared.audited.refused(&visit, fault).await;
+        audited.shared.audited.refused(&visit, fault).instrument(span.clone()).await;
     }
     let mut answer = routed.unwrap_or_else(|fault| {
         metrics.refused(fault.code());
@@ -155,7 +155,7 @@ pub(super) async fn answer(connection: Arc<Connection>, request: Request<Incomin
     }
     let (route, status, took) = (visit.route(), answer.status().as_u16(), begun.elapsed());
     span.in_scope(|| tracing::debug!(route, method, status, ?took, "answered"));
-    traced::answered(&span, route, method, status);
+    traced::answered(&span, &mut answer, route, method);
     metrics.answered(route, method, status, took);
     answer
 }

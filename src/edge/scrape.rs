@@ -106,7 +106,7 @@ fn answer(connection: &Connection, request: &Request<Incoming>, scope: Option<Sc
     visit.finish(answer.headers_mut());
     respond::finish(&mut answer, &request_id);
     let (route, method, status) = (visit.route(), counted::method(request.method()), answer.status().as_u16());
-    traced::answered(&span, route, method, status);
+    traced::answered(&span, &mut answer, route, method);
     metrics.answered(route, method, status, begun.elapsed());
     answer
 }

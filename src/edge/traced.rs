@@ -2,10 +2,14 @@
 
 use std::net::IpAddr;
 
-use http::HeaderMap;
+use http::{HeaderMap, HeaderName, HeaderValue};
 use tracing::Span;
 
+use super::respond::Answer;
 use crate::traces;
+
+/// The span of a request, on its answer (W3C Trace Context, level 2).
+const TRACE_RESPONSE: HeaderName = HeaderName::from_static("traceresponse");
 
 /// A span for a request, in the trace that its client began, if it did.
 pub(super) fn request(request_id: &str, client: IpAddr, headers: &HeaderMap) -> Span {
@@ -22,9 +26,13 @@ fn traceparent(headers: &HeaderMap) -> Option<&str> {
     first.to_str().ok()
 }
 
-/// The head of the answer is known, which ends the span. A socket and a streamed answer live on without it; what they
-/// begin has it as its parent.
-pub(super) fn answered(span: &Span, route: &'static str, method: &'static str, status: u16) {
+/// The head of the answer is known, which ends the span; the answer tells which one it was, if it is taken. A socket and a
+/// streamed answer live on without it; what they begin has it as its parent.
+pub(super) fn answered(span: &Span, answer: &mut Answer, route: &'static str, method: &'static str) {
+    if let Some(value) = traces::parent(span).and_then(|it| HeaderValue::try_from(it).ok()) {
+        answer.headers_mut().insert(TRACE_RESPONSE, value);
+    }
+    let status = answer.status().as_u16();
     traces::note(span, traces::ROUTE, route);
     traces::note(span, traces::METHOD, method);
     traces::note(span, traces::STATUS, i64::from(status));

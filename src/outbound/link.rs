@@ -20,6 +20,8 @@ pub enum ToCaller {
     Start,
     /// A token came of a key that is not known.
     KeysWanted,
+    /// The server ends, and no gateway sends anything any more: what lies in the link is to be sent still.
+    Finish,
 }
 
 /// What the supervisor is told.
@@ -107,18 +109,33 @@ pub struct Outcome {
     pub ended: Ended,
 }
 
-/// Makes a packet of a post: the name of the target and the type, a line each, and the body.
+/// Makes a packet of a post: the name of the target, the type and the span, a line each, and the body.
 pub fn pack(post: &Post) -> Vec<u8> {
-    let head = format!("{}\n{}\n", post.target.name(), post.content_type);
+    let traceparent = post.traceparent.as_deref().unwrap_or_default();
+    let head = format!("{}\n{}\n{traceparent}\n", post.target.name(), post.content_type);
     [head.as_bytes(), &post.body].concat()
 }
 
-/// Reads what [`pack`] has made: target, type and body. None if it is something else.
-pub fn unpack(packet: &[u8]) -> Option<(Target, &str, &[u8])> {
-    let mut parts = packet.splitn(3, |byte| *byte == b'\n');
-    let (target, content_type, body) = (parts.next()?, parts.next()?, parts.next()?);
+/// A post as it comes out of a packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Packed<'a> {
+    /// To whom.
+    pub target: Target,
+    /// What the body is, as in `Content-Type`.
+    pub content_type: &'a str,
+    /// The span that it belongs to.
+    pub traceparent: Option<&'a str>,
+    /// What is sent.
+    pub body: &'a [u8],
+}
+
+/// Reads what [`pack`] has made. None if it is something else.
+pub fn unpack(packet: &[u8]) -> Option<Packed<'_>> {
+    let mut parts = packet.splitn(4, |byte| *byte == b'\n');
+    let (target, content_type, traceparent, body) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
     let target = Target::ALL.into_iter().find(|known| known.name().as_bytes() == target)?;
-    Some((target, std::str::from_utf8(content_type).ok()?, body))
+    let (content_type, traceparent) = (std::str::from_utf8(content_type).ok()?, std::str::from_utf8(traceparent).ok()?);
+    Some(Packed { target, content_type, traceparent: Some(traceparent).filter(|it| !it.is_empty()), body })
 }
 
 #[cfg(test)]
@@ -129,12 +146,17 @@ mod tests {
     #[test]
     fn a_post_comes_out_as_it_went_in_and_fits_into_a_packet() {
         for body in [vec![], b"a\n\nb\xff".to_vec(), vec![b'\n'; MAX_BODY_BYTES]] {
-            let post = Post { target: Target::Traces, content_type: "application/x-protobuf", body };
-            let packet = pack(&post);
-            assert!(packet.len() <= 64 * 1024);
-            assert_eq!(unpack(&packet), Some((Target::Traces, "application/x-protobuf", &*post.body)));
+            for traceparent in [None, Some(format!("00-{:032x}-{:016x}-01", 1, 2))] {
+                let (target, content_type) = (Target::Traces, "application/x-protobuf");
+                let post = Post { target, content_type, traceparent: traceparent.clone(), body: body.clone() };
+                let packet = pack(&post);
+                assert!(packet.len() <= 64 * 1024);
+                let traceparent = traceparent.as_deref();
+                assert_eq!(unpack(&packet), Some(Packed { target, content_type, traceparent, body: &body }));
+            }
         }
-        for bad in [&b""[..], b"webhook", b"webhook\ntext/plain", b"keys\ntext/plain\n.", b"webhook\n\xff\n."] {
+        let bad = [&b""[..], b"webhook", b"webhook\ntext/plain", b"webhook\ntext/plain\n"];
+        for bad in bad.into_iter().chain([&b"keys\ntext/plain\n\n."[..], b"webhook\n\xff\n\n."]) {
             assert_eq!(unpack(bad), None);
         }
     }

@@ -51,6 +51,8 @@ pub struct Post {
     pub target: Target,
     /// What the body is, as in `Content-Type`.
     pub content_type: &'static str,
+    /// The span that it belongs to, as `traceparent` has it; none: it belongs to none that is taken.
+    pub traceparent: Option<String>,
     /// At most [`MAX_BODY_BYTES`].
     pub body: Vec<u8>,
 }
@@ -109,16 +111,16 @@ impl Outbound {
         (Self { webhook, traces }, Queues { webhook: webhooks, traces: spans })
     }
 
-    /// Puts a body into the queue of a target. Never waits.
+    /// Puts a post into the queue of its target. Never waits.
     ///
     /// # Errors
-    /// See [`Unsent`]; the body is dropped.
-    pub fn send(&self, target: Target, content_type: &'static str, body: Vec<u8>) -> Result<(), Unsent> {
-        let queue = self.queue(target).ok_or(Unsent::NotConfigured)?;
-        if body.len() > MAX_BODY_BYTES {
+    /// See [`Unsent`]; the post is dropped.
+    pub fn send(&self, post: Post) -> Result<(), Unsent> {
+        let queue = self.queue(post.target).ok_or(Unsent::NotConfigured)?;
+        if post.body.len() > MAX_BODY_BYTES {
             return Err(Unsent::TooLarge);
         }
-        queue.try_send(Post { target, content_type, body }).map_err(|_| Unsent::Full)
+        queue.try_send(post).map_err(|_| Unsent::Full)
     }
 
     /// Whether there is an address for a target.
@@ -141,7 +143,10 @@ mod tests {
     #[test]
     fn what_has_no_address_does_not_fit_or_is_too_large_is_not_taken() {
         let (outbound, mut queues) = Outbound::new(|target| target == Target::Traces);
-        let send = |target, bytes| outbound.send(target, "application/json", vec![b'.'; bytes]);
+        let send = |target, bytes| {
+            let body = vec![b'.'; bytes];
+            outbound.send(Post { target, content_type: "application/json", traceparent: None, body })
+        };
         assert_eq!(send(Target::Webhook, 1), Err(Unsent::NotConfigured));
         assert!(outbound.reaches(Target::Traces) && !outbound.reaches(Target::Webhook) && queues.webhook.is_none());
         assert_eq!(send(Target::Traces, MAX_BODY_BYTES + 1), Err(Unsent::TooLarge));

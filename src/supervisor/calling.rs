@@ -17,6 +17,9 @@ use crate::outbound::link::{FromCaller, Order, ToCaller};
 /// The shortest time between two starts.
 const RESTART_PAUSE: Duration = Duration::from_secs(2);
 
+/// How long what is still to be sent may take at the end of the server.
+const FINISHING: Duration = Duration::from_secs(2);
+
 /// That process, or the time at which there will be one.
 pub(super) struct Calling {
     /// What it is to do, as it is sent.
@@ -59,6 +62,15 @@ impl Calling {
         // One that lets so much lie has been asked already.
         if let Err(error) = sent {
             tracing::debug!(error = &error as &dyn std::error::Error, "keys are not asked for");
+        }
+    }
+
+    /// Has what lies in the link sent, after the last gateway. What takes longer than [`FINISHING`] is lost.
+    pub(super) async fn finish(&mut self) {
+        let Some(caller) = &mut self.running else { return };
+        let sent = link::encode(&ToCaller::Finish).and_then(|it| link::send(caller.link.get_ref().as_fd(), &it, &[]));
+        if sent.is_err() || tokio::time::timeout(FINISHING, caller.child.wait()).await.is_err() {
+            tracing::warn!("not all that was to be sent outside was sent before the end");
         }
     }
 

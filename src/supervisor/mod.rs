@@ -342,6 +342,9 @@ impl Supervisor {
                 gateway.ended().await;
             }
         }
+        if let Some(calling) = &mut self.calling {
+            calling.finish().await;
+        }
         Ok(())
     }
 

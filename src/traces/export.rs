@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{ATTRIBUTES, REQUEST};
 use crate::metrics::Metrics;
-use crate::outbound::{MAX_BODY_BYTES, Outbound, Target};
+use crate::outbound::{MAX_BODY_BYTES, Outbound, Post, Target};
 
 /// The type of the content of a pack.
 const CONTENT_TYPE: &str = "application/x-protobuf";
@@ -60,7 +60,8 @@ impl Exporter {
             }
             metrics.spans_dropped(self.dropped.swap(0, Ordering::Relaxed));
             for pack in packs(batch.drain(..)) {
-                if outbound.send(Target::Traces, CONTENT_TYPE, pack.bytes).is_ok() {
+                let (target, content_type) = (Target::Traces, CONTENT_TYPE);
+                if outbound.send(Post { target, content_type, traceparent: None, body: pack.bytes }).is_ok() {
                     metrics.spans_exported(pack.spans);
                 } else {
                     metrics.spans_dropped(pack.spans);

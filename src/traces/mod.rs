@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use opentelemetry::propagation::{Extractor, TextMapPropagator};
-use opentelemetry::trace::{Status, TraceContextExt, TracerProvider};
+use opentelemetry::trace::{SpanContext, Status, TraceContextExt, TraceFlags, TracerProvider};
 use opentelemetry::{Context, Value};
 use opentelemetry_sdk::propagation::TraceContextPropagator;
 use opentelemetry_sdk::trace::{Sampler, SdkTracerProvider};
@@ -117,11 +117,22 @@ pub fn follow(span: &Span, traceparent: Option<&str>) {
         // It fails where nobody takes spans.
         let _ = span.set_parent(parent);
     }
-    let context = span.context();
-    let context = context.span().span_context().clone();
-    if context.is_valid() {
+    if let Some(context) = context(span) {
         span.record("trace", tracing::field::display(context.trace_id()));
     }
+}
+
+/// A span as others are told of it, in the form of a `traceparent`; none where it is not taken, or nobody takes spans.
+pub fn parent(span: &Span) -> Option<String> {
+    let context = context(span)?;
+    let flags = context.trace_flags() & TraceFlags::SAMPLED;
+    Some(format!("00-{}-{}-{flags:02x}", context.trace_id(), context.span_id()))
+}
+
+fn context(span: &Span) -> Option<SpanContext> {
+    let context = span.context();
+    let context = context.span().span_context().clone();
+    context.is_valid().then_some(context)
 }
 
 /// Notes one of [`ATTRIBUTES`] at a span.

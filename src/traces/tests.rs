@@ -156,6 +156,7 @@ fn without_a_layer_nothing_is_noted_and_nothing_told() {
         let span = request(Some(PARENT));
         note(&span, OUTCOME, "success");
         end(&span);
+        assert_eq!(parent(&span), None);
         assert!(!span.context().span().span_context().is_valid());
     });
 }

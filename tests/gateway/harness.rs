@@ -13,8 +13,10 @@ use repltool_protocol::rest::{ExecutionRequest, ExecutionResult, SessionConfig};
 use tempfile::TempDir;
 
 mod binary;
+pub mod canary;
 pub mod container;
 mod events;
+pub mod names;
 mod processes;
 pub mod signer;
 pub mod site;
@@ -114,6 +116,7 @@ impl Server {
             .arg("--config")
             .arg(&config)
             .envs(environment.iter().copied())
+            .envs(all_is_told(settings, environment))
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(std::fs::File::create(dir.path().join("log")).expect("a file for the server's log"));
@@ -154,7 +157,9 @@ impl Server {
             .output()
             .expect("`repltool token` runs");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8_lossy(&output.stdout).trim().to_owned()
+        let token = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+        canary::plant_token(&token);
+        token
     }
 
     pub fn data(&self) -> PathBuf {
@@ -207,6 +212,7 @@ impl Server {
     /// Starts again on the same data, after the server has ended.
     pub async fn restart(mut self) -> Self {
         assert!(self.process.try_wait().expect("the server can be waited for").is_some(), "it still runs");
+        canary::assert_untold(&self.log(), &self.data());
         let (user, settings, environment) = (self.user, self.settings.clone(), self.environment);
         let empty = TempDir::new().expect("a directory");
         let dir = std::mem::replace(&mut self.dir, empty);
@@ -225,17 +231,25 @@ impl Drop for Server {
         // The death signal has reached everyone by now, or does so in a moment; nothing is ever left to be killed here.
         for _ in 0..500 {
             if !gateways.iter().any(|pid| lives(*pid)) {
-                return;
+                break;
             }
             std::thread::yield_now();
             #[expect(clippy::disallowed_methods, reason = "a destructor cannot await")]
             std::thread::sleep(Duration::from_millis(10));
         }
         if !std::thread::panicking() {
-            let left = gateways.into_iter().filter(|pid| lives(*pid)).map(processes::describe);
-            panic!("processes outlive the server: {}", left.collect::<Vec<_>>().join("; "));
+            let left: Vec<_> = gateways.into_iter().filter(|pid| lives(*pid)).map(processes::describe).collect();
+            assert!(left.is_empty(), "processes outlive the server: {}", left.join("; "));
+            canary::assert_untold(&self.log(), &self.data());
         }
     }
+}
+
+/// The variable by which a server tells all that it has to tell, unless the test has a say in that.
+fn all_is_told(settings: &str, environment: Environment) -> Option<(&'static str, &'static str)> {
+    const LEVEL: &str = "REPLTOOL_LOG__LEVEL";
+    let is_set = settings.contains("[log]") || environment.iter().any(|(name, _)| *name == LEVEL);
+    (!is_set).then_some((LEVEL, "trace"))
 }
 
 /// Uid and gid of the ordinary user in tests.
@@ -283,6 +297,7 @@ pub async fn session(client: &Client, language: &str, more: serde_json::Value) -
 
 /// A request with a timeout of 20 s.
 pub fn code(code: &str) -> ExecutionRequest {
+    canary::plant(code);
     ExecutionRequest {
         session_id: None,
         code: code.to_owned(),
@@ -310,6 +325,7 @@ pub async fn run_for(client: &Client, session: &SessionId, timeout_ms: u64, text
 
 /// An execution over a socket: its id, to be found in the events.
 pub async fn send(socket: &mut Socket, id: &str, text: &str) -> ExecutionId {
+    canary::plant(text);
     let id: ExecutionId = id.parse().expect("an id");
     let frame = ClientFrame::Execute { id: id.clone(), code: text.to_owned(), timeout_ms: Some(30_000), stdin: None };
     socket.send(&frame).await.expect("the frame is sent");
@@ -363,6 +379,7 @@ pub async fn until_asked(socket: &mut Socket) -> Vec<LoggedEvent> {
 
 /// Gives the program that runs something to read.
 pub async fn type_in(socket: &mut Socket, data: &str) {
+    canary::plant(data);
     let frame = ClientFrame::Stdin { data: Some(data.to_owned()), eof: false };
     socket.send(&frame).await.expect("the frame is sent");
 }

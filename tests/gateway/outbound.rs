@@ -14,8 +14,9 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustls::pki_types::PrivateKeyDer;
 use tokio_rustls::TlsAcceptor;
 
+use super::harness::names::Names;
 use super::harness::site::Site;
-use super::harness::{As, binary_as, eventually, in_time};
+use super::harness::{As, assert_root, binary_as, eventually, in_time};
 
 const SECRET: &[u8] = b"a secret of more than twenty-four bytes";
 
@@ -50,7 +51,7 @@ impl Caller {
     }
 
     fn post(&self, target: Target, body: &str) {
-        let post = Post { target, content_type: "application/json", body: body.into() };
+        let post = Post { target, content_type: "application/json", traceparent: None, body: body.into() };
         link::send(self.gateway.as_fd(), &pack(&post), &[]).expect("sent");
     }
 
@@ -166,6 +167,30 @@ async fn only_who_shows_a_trusted_certificate_for_its_name_is_told_anything() {
         assert_eq!(caller.outcome().await, Outcome { called: Called::Traces, ended }, "{host}");
     }
     assert_eq!(site.asked().len(), 1);
+}
+
+#[tokio::test]
+async fn names_are_asked_for_in_the_cage_by_udp_and_by_tcp_where_an_answer_is_too_long() {
+    assert_root();
+    let (site, certificate) = with_tls("collector.test").await;
+    for is_long in [false, true] {
+        let names = Names::knowing("collector.test", is_long).await;
+        for (host, ended) in [("collector.test", Ended::Delivered), ("nowhere.test", Ended::Failed)] {
+            let caller = Caller::start(&Order {
+                traces: Some(format!("https://{host}:{}/v1/traces", site.port)),
+                roots: vec![certificate.clone()],
+                resolv_conf: format!("nameserver {}\n", names.address),
+                user: Some(0x7000_0001),
+                ..order()
+            });
+            caller.post(Target::Traces, "{}");
+            assert_eq!(caller.outcome().await, Outcome { called: Called::Traces, ended }, "{host}, long: {is_long}");
+            assert_eq!(caller.status("Seccomp"), "2");
+        }
+        let (by_udp, by_tcp) = names.asked();
+        assert!(by_udp > 0 && (by_tcp > 0) == is_long, "{:?}, long: {is_long}", names.asked());
+    }
+    assert_eq!(site.asked().len(), 2);
 }
 
 #[tokio::test]

@@ -163,8 +163,8 @@ async fn a_listed_page_reads_answers_and_no_other_page_does() {
         ];
         assert_eq!((reply.status, &allowed(&reply)[..]), (204, &expected[..]), "{reply:?}");
     }
-    let exposed =
-        "content-disposition, content-range, etag, location, ratelimit, ratelimit-policy, retry-after, x-request-id";
+    let exposed = "content-disposition, content-range, etag, location, ratelimit, ratelimit-policy, retry-after, traceresponse, \
+         x-request-id";
     for (token, status) in [(token.as_str(), 200), ("Bearer a.b.c", 401)] {
         let headers = [("origin", ALLOWED), ("authorization", token)];
         let reply = ask(&server, "GET", "/api/v1/sessions", &headers, b"").await;

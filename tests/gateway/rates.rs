@@ -126,7 +126,9 @@ async fn fifty_sessions_at_once_are_no_more_than_the_cap() {
 
 #[tokio::test]
 async fn failed_logins_cost_their_peer_and_no_good_token() {
-    let settings = format!("[rate_limit]\nfailed_logins_per_minute = 4\n[edge]\nallowed_origins = ['{PAGE}']\n");
+    let settings = format!(
+        "[log]\nlevel = 'info'\n[rate_limit]\nfailed_logins_per_minute = 4\n[edge]\nallowed_origins = ['{PAGE}']\n"
+    );
     let server = server(&settings).await;
     let ada = server.client_of("ada", "tool:execute");
     let good = server.token("ada", "tool:execute", "1h");

@@ -18,7 +18,7 @@ async fn reload(server: &Server, settings: &str, told: &str) {
 
 #[tokio::test]
 async fn a_hangup_changes_what_can_change_at_once_and_ends_nothing() {
-    let server = Server::start_with(As::Me, "[sessions]\nmax = 1\n").await;
+    let server = Server::start_with(As::Me, "[log]\nlevel = 'info'\n[sessions]\nmax = 1\n").await;
     let client = server.client();
     let id = python(&client, json!({})).await;
     let foreign = async || ask(&server, "GET", "/healthz", &[("host", "a.example")], b"").await.status;

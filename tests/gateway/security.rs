@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use futures::StreamExt;
+use repltool_protocol::security::SecurityItem;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
@@ -54,7 +55,7 @@ impl Stream {
             if let Some(number) = line.strip_prefix("id: ") {
                 id = Some(number.trim_end().to_owned());
             } else if let Some(data) = line.strip_prefix("data: ") {
-                return (id, serde_json::from_str(data).expect("JSON"));
+                return (id, described(data));
             }
         }
     }
@@ -65,14 +66,22 @@ async fn kept(server: &Server, query: &str) -> Vec<Value> {
     let token = bearer(&local_token(server));
     let reply = ask(server, "GET", &format!("{PATH}?once=true&{query}"), &[("authorization", &token)], b"").await;
     assert_eq!((reply.status, reply.header("content-type")), (200, "application/x-ndjson"));
-    reply.text().lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+    reply.text().lines().map(described).collect()
+}
+
+/// An item of the stream, which is all that the description says of one, and nothing else.
+fn described(text: &str) -> Value {
+    let (value, item): (Value, SecurityItem) =
+        (serde_json::from_str(text).expect("JSON"), serde_json::from_str(text).expect("an item"));
+    assert_eq!(serde_json::to_value(item).expect("JSON"), value);
+    value
 }
 
 /// The records up to the first of a kind.
 async fn until(socket: &mut Raw, kind: &str) -> Vec<Value> {
     let mut records = Vec::new();
     while records.last().is_none_or(|record: &Value| record["kind"] != kind) {
-        records.push(socket.next().await.expect("a record"));
+        records.push(described(&socket.next().await.expect("a record").to_string()));
     }
     records
 }

@@ -25,7 +25,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "runtime::python",
         ],
     ),
-    ("alerts", &["audit", "metrics", "outbound", "config"]),
+    ("alerts", &["audit", "metrics", "outbound", "traces", "config"]),
     ("client", &[]),
     ("config", &[]),
     ("keys", &[]),

@@ -7,7 +7,8 @@ use crate::wire::ask;
 
 const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
-/// The id of the trace in the line of the answer to a request with this `traceparent`; null where there is none.
+/// The id of the trace in the line of the answer to a request with this `traceparent`; null where there is none. The
+/// header of the answer has the same one, or is not there.
 async fn trace_of(server: &Server, traceparent: &str) -> Value {
     let reply = ask(server, "GET", "/healthz", &[("traceparent", traceparent)], b"").await;
     let id = reply.header("x-request-id").to_owned();
@@ -17,7 +18,14 @@ async fn trace_of(server: &Server, traceparent: &str) -> Value {
         lines.into_iter().find(|line| line["message"] == "answered" && line["spans"][0]["request_id"] == id.as_str())
     })
     .await;
-    line["spans"][0]["trace"].clone()
+    let trace = line["spans"][0]["trace"].clone();
+    let told = reply.header("traceresponse");
+    match trace.as_str() {
+        Some(trace) => assert!(told.len() == 55 && told.starts_with(&format!("00-{trace}-")), "{told}"),
+        None => assert_eq!(told, ""),
+    }
+    assert!(!told.ends_with("-01"), "it is not sampled: {told}");
+    trace
 }
 
 async fn server(more: &str) -> Server {

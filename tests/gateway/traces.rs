@@ -7,6 +7,7 @@ use repltool::client::Client;
 use serde_json::json;
 
 use self::collector::{Collector, text};
+use crate::harness::site::Site;
 use crate::harness::{As, Server, eventually, python, run, send, until_result};
 use crate::wire::{ask, bearer, local_token, open};
 
@@ -27,8 +28,12 @@ async fn within(collector: &Collector, outer: &Span, name: &str) -> Span {
     .await
 }
 
+fn hex(id: &[u8]) -> String {
+    id.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 fn trace(span: &Span) -> String {
-    span.trace_id.iter().map(|byte| format!("{byte:02x}")).collect()
+    hex(&span.trace_id)
 }
 
 fn milliseconds(span: &Span, attribute: &str) -> f64 {
@@ -47,6 +52,7 @@ async fn a_request_its_session_its_execution_and_its_driver_are_one_trace() {
 
     let request = collector.span("request", "request_id", reply.header("x-request-id")).await;
     assert_eq!(trace(&request), TRACE);
+    assert_eq!(reply.header("traceresponse"), format!("00-{TRACE}-{}-01", hex(&request.span_id)));
     assert_eq!(request.parent_span_id, [0xb7, 0xad, 0x6b, 0x71, 0x69, 0x20, 0x33, 0x31]);
     let of_request = ["http.route", "http.request.method", "http.response.status_code"].map(|it| text(&request, it));
     assert_eq!(of_request.map(Option::unwrap_or_default), ["/api/v1/execute", "POST", "200"]);
@@ -121,4 +127,30 @@ async fn a_share_of_nothing_sends_nothing() {
     server.signal("TERM");
     assert_eq!(server.ended().await, Some(0), "what waits would be sent by then");
     assert!(collector.bodies().is_empty(), "{:?}", collector.spans());
+}
+
+#[tokio::test]
+async fn a_request_right_before_a_stop_is_in_the_collector_when_the_server_has_ended() {
+    let collector = Collector::start().await;
+    let mut server = server(&collector, "").await;
+    let reply = ask(&server, "GET", "/healthz", &[("traceparent", PARENT)], b"").await;
+    server.signal("TERM");
+    assert_eq!(server.ended().await, Some(0));
+    let id = reply.header("x-request-id");
+    let told = collector.spans().into_iter().any(|span| text(&span, "request_id").as_deref() == Some(id));
+    assert!(told, "{:?}", collector.spans());
+}
+
+#[tokio::test]
+async fn a_stop_waits_for_no_collector_that_says_nothing() {
+    let silent = Site::new().await;
+    let settings = format!("[traces]\notlp_url = 'http://127.0.0.1:{}/v1/traces'\n", silent.port);
+    let mut server = Server::start_with(As::Me, &settings).await;
+    ask(&server, "GET", "/healthz", &[], b"").await;
+    let begun = tokio::time::Instant::now();
+    server.signal("TERM");
+    assert_eq!(server.ended().await, Some(0));
+    // Two tries, of ten seconds each, would take longer.
+    assert!(begun.elapsed().as_secs() < 15, "{:?}", begun.elapsed());
+    assert!(!silent.asked().is_empty(), "it was tried");
 }

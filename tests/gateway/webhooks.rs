@@ -7,10 +7,12 @@ use tempfile::TempDir;
 
 use crate::harness::site::{Asked, Site};
 use crate::harness::tls::write;
-use crate::harness::{As, Server, descendants, eventually, kill, python, run};
-use crate::wire::ask;
+use crate::harness::{As, Server, descendants, eventually, kill, python};
+use crate::wire::{ask, bearer, local_token};
 
 const SECRET: &str = "a secret of more than twenty-four bytes";
+
+const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
 /// What came, if our secret signed it.
 fn alert(asked: &Asked) -> Value {
@@ -41,16 +43,19 @@ async fn alerts_reach_the_webhook_also_when_the_process_that_calls_outside_has_d
         As::Me,
         &format!(
             "[alerts]\nwebhook_url = 'http://127.0.0.1:{}/hook'\nwebhook_secret_file = '{}'\n\
-             failed_logins_per_minute = 2\nviolations_per_minute = 1\n",
+             failed_logins_per_minute = 2\nviolations_per_minute = 1\n\
+             [traces]\notlp_url = 'http://127.0.0.1:9/v1/traces'\nsample_ratio = 0.0\n",
             site.port,
             secret.display()
         ),
     )
     .await;
-    for _ in 0..2 {
-        ask(&server, "GET", "/api/v1/me", &[("authorization", "Bearer a.b.c")], b"").await;
-    }
-    let first = eventually("a webhook", || async { site.asked().first().map(alert) }).await;
+    ask(&server, "GET", "/api/v1/me", &[("authorization", "Bearer a.b.c")], b"").await;
+    let reply = ask(&server, "GET", "/api/v1/me", &[("authorization", "Bearer a.b.c")], b"").await;
+    let first = eventually("a webhook", || async { site.asked().first().cloned() }).await;
+    assert_eq!(first.header("traceparent"), reply.header("traceresponse"), "of the request that was one too many");
+    assert_eq!(first.header("traceparent").len(), 55);
+    let first = alert(&first);
     assert_eq!(
         (&first["type"], &first["kind"], &first["count"]),
         (&json!("repltool.alert"), &json!("failed_logins"), &json!(2))
@@ -61,9 +66,15 @@ async fn alerts_reach_the_webhook_also_when_the_process_that_calls_outside_has_d
     eventually("another one runs", || async { caller(&server).filter(|pid| *pid != process) }).await;
     let client = server.client();
     let id = python(&client, json!({})).await;
-    run(&client, &id, "import os\ntry: os.execv('/bin/true', ['true'])\nexcept OSError: pass").await;
-    let violations = || async { site.asked().iter().map(alert).find(|it| it["kind"] == "violations") };
+    let token = bearer(&local_token(&server));
+    let code = json!({"code": "import os\ntry: os.execv('/bin/true', ['true'])\nexcept OSError: pass"}).to_string();
+    let headers = [("authorization", &*token), ("content-type", "application/json"), ("traceparent", PARENT)];
+    let path = format!("/api/v1/sessions/{id}/execute");
+    assert_eq!(ask(&server, "POST", &path, &headers, code.as_bytes()).await.status, 200);
+    let violations = || async { site.asked().into_iter().find(|it| alert(it)["kind"] == "violations") };
     let second = eventually("another webhook", violations).await;
+    assert_eq!(second.header("traceparent").split('-').nth(1), PARENT.split('-').nth(1), "of the execution's request");
+    let second = alert(&second);
     assert_eq!(second["session_id"], json!(id));
     assert!(!second.to_string().contains("execv"), "no code leaves");
 }

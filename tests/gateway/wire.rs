@@ -11,7 +11,7 @@ use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::{Error as WsError, Message};
 
-use super::harness::{Server, in_time};
+use super::harness::{Server, canary, in_time};
 
 /// Headers of a request, as they stand.
 pub type Headers<'a> = &'a [(&'a str, &'a str)];
@@ -53,6 +53,7 @@ impl Reply {
 
 /// The header that carries a token.
 pub fn bearer(token: &str) -> String {
+    canary::plant_token(token);
     format!("Bearer {token}")
 }
 
@@ -63,6 +64,7 @@ pub fn address(server: &Server) -> &str {
 /// Sends a request on a connection of its own. Speaks HTTP/1.0, in which a body comes in one piece and ends with its
 /// connection. `Host` is the server's, unless it is among the headers.
 pub async fn ask(server: &Server, method: &str, path: &str, headers: Headers<'_>, body: &[u8]) -> Reply {
+    canary::plant(std::str::from_utf8(body).unwrap_or_default());
     let mut head = format!("{method} {path} HTTP/1.0\r\n");
     if !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("host")) {
         head += &format!("host: {}\r\n", address(server));

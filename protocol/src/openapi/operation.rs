@@ -183,12 +183,17 @@ impl Answer {
 
 /// On every answer.
 pub(super) const REQUEST_ID: &str = "X-Request-Id";
+/// On every answer, where the server takes traces.
+pub(super) const TRACE_RESPONSE: &str = "traceresponse";
+/// What any answer may have.
+pub(super) const OF_ALL: [&str; 2] = [REQUEST_ID, TRACE_RESPONSE];
 /// On the answers of routes whose use is limited.
 pub(super) const LIMITED: [&str; 2] = ["RateLimit", "RateLimit-Policy"];
 
 /// Every header of an answer, and what it says.
-pub(super) const HEADERS: [(&str, &str); 12] = [
+pub(super) const HEADERS: [(&str, &str); 13] = [
     (REQUEST_ID, "Names the request here, in its problem document and in the server's log."),
+    (TRACE_RESPONSE, "The span of the request (W3C Trace Context, level 2). Only where the server takes traces."),
     ("Location", "The path of what was created."),
     ("ETag", "Names this state of the content, strongly."),
     ("Last-Modified", "When the file was last changed."),

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::operation::REQUEST_ID;
+use super::operation::OF_ALL;
 use super::{SCHEMAS, header_refs};
 use crate::rest::ProblemCode;
 
@@ -87,7 +87,7 @@ pub(super) fn response(status: u16, codes: &[ProblemCode]) -> Value {
     };
     json!({
         "description": says.join("\n\n"),
-        "headers": header_refs([REQUEST_ID].iter().chain(more)),
+        "headers": header_refs(OF_ALL.iter().chain(more)),
         "content": { "application/problem+json": {
             "schema": {
                 "$ref": format!("#{SCHEMAS}/Problem"),

@@ -14,7 +14,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use super::{As, LENIENT, Server, eventually, in_time};
+use super::{As, LENIENT, Server, canary, eventually, in_time};
 
 /// Who issues certificates.
 pub struct Authority {
@@ -107,6 +107,7 @@ impl Server {
 
     /// A client with this token, that trusts the authority of the server.
     pub fn client_with(&self, token: &str) -> Client {
+        canary::plant_token(token);
         self.trusting_client(Some(token))
     }
 

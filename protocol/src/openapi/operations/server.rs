@@ -11,8 +11,8 @@ const METRICS: &[Content] = &[
 ];
 
 const RECORDS: &[Content] = &[
-    Content { media_type: "application/x-ndjson", shape: Shape::Anything, item: None },
-    Content { media_type: "text/event-stream", shape: Shape::Anything, item: None },
+    Content { media_type: "application/x-ndjson", shape: Shape::Anything, item: Some("SecurityItem") },
+    Content { media_type: "text/event-stream", shape: Shape::Anything, item: Some("SecurityItem") },
 ];
 
 pub(super) const ALL: &[Operation] = &[
