@@ -249,6 +249,22 @@ impl Sandbox {
         self.group.as_ref().map_or(nothing, cgroup::Group::usage)
     }
 
+    /// It is given to somebody: from now on it may use so much memory, and has its share of the processors.
+    ///
+    /// # Errors
+    /// [`cgroup::CgroupError::Limit`]
+    pub fn begin(&self, memory_bytes: u64) -> Result<(), cgroup::CgroupError> {
+        self.group.as_ref().map_or(Ok(()), |group| group.begin(memory_bytes))
+    }
+
+    /// Until then, it gets only what others leave of the processors.
+    ///
+    /// # Errors
+    /// As [`Sandbox::begin`].
+    pub fn yield_processors(&self) -> Result<(), cgroup::CgroupError> {
+        self.group.as_ref().map_or(Ok(()), cgroup::Group::yield_processors)
+    }
+
     /// Its cgroup, where this host has some.
     pub fn group(&self) -> Option<&cgroup::Group> {
         self.group.as_ref()

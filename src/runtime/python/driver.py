@@ -4,6 +4,7 @@ Started as `python3 -I -S driver.py FD` where FD is the control socket. This fil
 interpreter; the files beside it do the work, each loaded by `load` below:
 
     control.py      frames, numbers and acknowledgements on the control socket
+    beginning.py    variables and directory of a session that gets an interpreter which was ready before
     jsontext.py     JSON without the library's json
     descriptors.py  the descriptors 0, 1 and 2, and their return
     streams.py      sys.stdout, sys.stderr and print: nothing waits in a buffer

@@ -16,6 +16,7 @@ const OLDEST: (u32, u32) = (3, 11);
 pub const FILES: &[(&str, &[u8])] = &[
     ("/run/repltool/driver.py", include_bytes!("driver.py")),
     ("/run/repltool/awaiting.py", include_bytes!("awaiting.py")),
+    ("/run/repltool/beginning.py", include_bytes!("beginning.py")),
     ("/run/repltool/bundles.py", include_bytes!("bundles.py")),
     ("/run/repltool/completion.py", include_bytes!("completion.py")),
     ("/run/repltool/control.py", include_bytes!("control.py")),
