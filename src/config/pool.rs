@@ -13,10 +13,12 @@ pub struct Pool {
     pub max: usize,
     /// Seconds after which one that waited in vain is replaced.
     pub max_age_s: u64,
+    /// Whether Python interpreters are forks of one that has booted, instead of booting each by itself.
+    pub zygote: bool,
 }
 
 impl Default for Pool {
     fn default() -> Self {
-        Self { min: 1, max: 16, max_age_s: 900 }
+        Self { min: 1, max: 16, max_age_s: 900, zygote: true }
     }
 }

@@ -108,6 +108,7 @@ pub(super) const RULES: &[(&str, Rule)] = &[
     ("pool.min", Rule::Count(0, 1000)),
     ("pool.max", Rule::Count(0, 1000)),
     ("pool.max_age_s", Rule::Count(1, DAY)),
+    ("pool.zygote", Rule::Switch),
     ("runtimes.python", Rule::Text),
     ("runtimes.javascript", Rule::Text),
     ("runtimes.bash", Rule::Text),

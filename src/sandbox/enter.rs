@@ -31,7 +31,8 @@ use super::init::{self, Held, stdin};
 use super::place::{Place, Root};
 use super::policy::{self, Network};
 use super::spawn::{Theirs, note};
-use super::sys::{self, Forked};
+use super::sys::{self, Forked, Parent};
+use super::zygote::vacant;
 use super::{Identity, Interrupt, Kind, Limits, Request, payload};
 
 /// Uid and gid of the program, inside.
@@ -62,32 +63,58 @@ pub(super) struct Entry<'a> {
     /// The ways into its cgroup, if it has one.
     pub(super) entrance: Option<Entrance>,
     pub(super) wires: &'a Theirs,
+    /// The program comes from elsewhere: see [`super::zygote`].
+    pub(super) is_vacant: bool,
 }
 
 /// Clones the caller into new namespaces; the copy waits for a packet on its `sync` socket. Returns pid and pidfd.
 /// `supervisors_sync` is the number of the supervisor's end of that socket, of which the copy has one, too.
-pub(super) fn start(entry: &Entry<'_>, root: &Root<'_>, supervisors_sync: RawFd) -> io::Result<(i32, OwnedFd)> {
+pub(super) fn start(
+    entry: &Entry<'_>,
+    root: &Root<'_>,
+    supervisors_sync: RawFd,
+    parent: Parent,
+) -> io::Result<(i32, OwnedFd)> {
     let (namespaces, cgroup) = match root {
         Root::Own(_) => (NAMESPACES, entry.entrance.as_ref().and_then(Entrance::unified)),
         Root::Hosts(_) => (0, None),
     };
     // SAFETY: `spawn` has asked Linux that this process has one thread, and `stay` never returns.
-    match unsafe { sys::clone_process_into(namespaces, cgroup) }? {
+    match unsafe { sys::clone_process_into(namespaces, cgroup, parent) }? {
         Forked::Parent { pid, pidfd } => Ok((pid, pidfd)),
         Forked::Child => stay(entry, |entry| become_init(entry, root, supervisors_sync)),
+    }
+}
+
+/// Clones the caller into new namespaces and has the copy do `part`, which reports on `sync` if it fails. Returns pid and
+/// pidfd. The caller has asked Linux whether it has one thread.
+pub(super) fn clone_for(
+    namespaces: libc::c_int,
+    sync: &OwnedFd,
+    part: impl FnOnce() -> Result<Infallible, Failure>,
+) -> io::Result<(i32, OwnedFd)> {
+    // SAFETY: it has one thread, and `stay_with` never returns.
+    match unsafe { sys::clone_process_into(namespaces, None, Parent::Caller) }? {
+        Forked::Parent { pid, pidfd } => Ok((pid, pidfd)),
+        Forked::Child => stay_with(sync, part),
     }
 }
 
 /// Runs a part in a copy of this process, reports how it failed, and ends the copy. A panic must not unwind into code
 /// that would go on as a second supervisor.
 pub(super) fn stay(entry: &Entry<'_>, part: impl FnOnce(&Entry<'_>) -> Result<Infallible, Failure>) -> ! {
-    let failure = match catch_unwind(AssertUnwindSafe(|| part(entry))) {
+    stay_with(&entry.wires.sync, || part(entry))
+}
+
+/// As [`stay`], with the socket to report on.
+pub(super) fn stay_with(sync: &OwnedFd, part: impl FnOnce() -> Result<Infallible, Failure>) -> ! {
+    let failure = match catch_unwind(AssertUnwindSafe(part)) {
         Ok(Ok(never)) => match never {},
         Ok(Err(failure)) => failure,
         Err(_) => Failure { step: Step::Panic, errno: libc::EFAULT },
     };
     // If the supervisor is gone, nobody wants to know.
-    let _ = send(&entry.wires.sync, &failure.encode(), SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
+    let _ = send(sync, &failure.encode(), SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
     sys::exit_now(1)
 }
 
@@ -102,6 +129,7 @@ fn become_init(entry: &Entry<'_>, root: &Root<'_>, supervisors_sync: RawFd) -> R
     };
     take_identity(entry.request.identity, INIT_ID).at(Step::InitIdentity)?;
     die_with_supervisor(&entry.wires.sync, Signal::KILL).at(Step::DeathSignal)?;
+    let namespaces = if entry.is_vacant { Some(open_ways_in()?) } else { None };
     let inside = parts.enter()?;
     if !inside.has_proc {
         send(&entry.wires.sync, &[note::NO_PROC], SendFlags::NOSIGNAL).at(Step::Start)?;
@@ -110,12 +138,25 @@ fn become_init(entry: &Entry<'_>, root: &Root<'_>, supervisors_sync: RawFd) -> R
     if entry.policy.network == Network::Loopback {
         sys::raise_loopback().at(Step::Loopback)?;
     }
-    lock_and_serve(entry, inside.proc)
+    lock_and_serve(entry, inside.proc, namespaces)
 }
 
-/// Locks init, starts the program and serves as init for good. `proc` is a complete `/proc`.
-pub(super) fn lock_and_serve(entry: &Entry<'_>, proc: Option<OwnedFd>) -> Result<Infallible, Failure> {
+/// Takes the last of its namespaces and opens all of them for a program that is to come.
+fn open_ways_in() -> Result<Vec<OwnedFd>, Failure> {
     sys::unshare(UnshareFlags::NEWCGROUP).at(Step::CgroupNamespace)?;
+    vacant::open_namespaces().at(Step::CgroupNamespace)
+}
+
+/// Locks init, starts the program and serves as init for good. `proc` is a complete `/proc`; `namespaces` are open for a
+/// program that is to come.
+pub(super) fn lock_and_serve(
+    entry: &Entry<'_>,
+    proc: Option<OwnedFd>,
+    namespaces: Option<Vec<OwnedFd>>,
+) -> Result<Infallible, Failure> {
+    if namespaces.is_none() {
+        sys::unshare(UnshareFlags::NEWCGROUP).at(Step::CgroupNamespace)?;
+    }
     sys::set_domain_name("(none)").at(Step::Hostname)?;
     if let Some(proc) = &proc {
         // One wall of several, and a host may hide these files: best effort.
@@ -123,7 +164,7 @@ pub(super) fn lock_and_serve(entry: &Entry<'_>, proc: Option<OwnedFd>) -> Result
         let _ = limit_watchers(proc);
     }
     lock_capabilities().at(Step::Capabilities)?;
-    start_program(entry, proc)
+    start_program(entry, proc, namespaces)
 }
 
 /// Where there are no namespaces: what is left of the steps. Init is told to end, since nothing ends with it by itself.
@@ -136,15 +177,22 @@ fn become_plain_init(entry: &Entry<'_>) -> Result<Infallible, Failure> {
     set_child_subreaper(Some(getpid())).at(Step::DeathSignal)?;
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let proc = rustix::fs::open("/proc", flags, Mode::empty()).ok();
-    start_program(entry, proc)
+    start_program(entry, proc, None)
 }
 
-fn start_program(entry: &Entry<'_>, proc: Option<OwnedFd>) -> Result<Infallible, Failure> {
+fn start_program(
+    entry: &Entry<'_>,
+    proc: Option<OwnedFd>,
+    namespaces: Option<Vec<OwnedFd>>,
+) -> Result<Infallible, Failure> {
     let (held, theirs) = make_ends(entry, proc).at(Step::Stdio)?;
-    // SAFETY: this process has one thread, being itself the child of a clone, and `stay` never returns.
-    let leader = match unsafe { sys::clone_process(0) }.at(Step::Fork)? {
-        Forked::Child => stay(entry, |entry| payload::run(entry, &theirs)),
-        Forked::Parent { pid, .. } => Pid::from_raw(pid).ok_or(Failure { step: Step::Fork, errno: libc::ESRCH })?,
+    let leader = match namespaces {
+        Some(namespaces) => vacant::wait_for_program(entry, namespaces, theirs)?,
+        // SAFETY: this process has one thread, being itself the child of a clone, and `stay` never returns.
+        None => match unsafe { sys::clone_process(0) }.at(Step::Fork)? {
+            Forked::Child => stay(entry, |entry| payload::run(entry, &theirs)),
+            Forked::Parent { pid, .. } => Pid::from_raw(pid).ok_or(Failure { step: Step::Fork, errno: libc::ESRCH })?,
+        },
     };
     if let Some(entrance) = &entry.entrance {
         // The program does not come along. It must not be able to keep init from serving, as busy as it may be.
@@ -203,6 +251,11 @@ pub(super) fn take_identity(identity: Identity, id: u32) -> io::Result<()> {
     if identity == Identity::Single {
         return Ok(());
     }
+    become_ids(id)
+}
+
+/// Has one id for everything, with no supplementary groups.
+pub(super) fn become_ids(id: u32) -> io::Result<()> {
     let (uid, gid) = (Uid::from_raw(id), Gid::from_raw(id));
     set_thread_groups(&[])?;
     set_thread_res_gid(gid, gid, gid)?;
@@ -325,8 +378,16 @@ pub(super) fn arrange_stdio(wires: &Theirs, ends: &Ends) -> io::Result<()> {
     let mut sources = vec![&ends.stdin, &wires.stdout, &wires.stderr, &wires.control];
     sources.extend(&ends.bell);
     sources.extend(ends.own_pipe.iter().flat_map(|(read, write)| [read, write]));
+    arrange(&sources, 0, &wires.sync)
+}
+
+/// Gives these the numbers from `first` on, `/dev/null` those below, and closes all others but `sync`, which is above them.
+pub(super) fn arrange(sources: &[&OwnedFd], first: RawFd, sync: &OwnedFd) -> io::Result<()> {
+    let null = open_null()?;
+    let below = (0..first).map(|_| &null);
     // Their present numbers may be among those that are to be filled.
-    let sources = sources.into_iter().map(|fd| high(fd.as_fd())).collect::<io::Result<Vec<_>>>()?;
+    let sources = below.chain(sources.iter().copied()).map(|fd| high(fd.as_fd())).collect::<io::Result<Vec<_>>>()?;
+    drop(null);
     let mut number = 0;
     for source in &sources {
         // SAFETY: the only owners of these numbers are those that this copy of the supervisor was copied with. It neither
@@ -335,7 +396,7 @@ pub(super) fn arrange_stdio(wires: &Theirs, ends: &Ends) -> io::Result<()> {
         number += 1;
     }
     drop(sources);
-    let sync = wires.sync.as_raw_fd();
+    let sync = sync.as_raw_fd();
     // SAFETY: as above; what this function owned is dropped.
     unsafe { sys::close_range(number, sync - 1) }?;
     // SAFETY: as above.

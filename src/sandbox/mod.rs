@@ -44,6 +44,7 @@ mod root;
 mod spawn;
 mod sys;
 pub mod workdir;
+pub mod zygote;
 
 use std::ffi::CString;
 use std::os::fd::{AsFd, OwnedFd};
@@ -56,7 +57,7 @@ use serde::{Deserialize, Serialize};
 
 pub use error::{SpawnError, Step};
 pub use plan::{Plan, PlanError};
-pub use spawn::{enter_outer_namespace, spawn};
+pub use spawn::{enter_outer_namespace, spawn, spawn_from};
 
 /// One sandbox, as the caller wants it.
 #[derive(Debug, Clone, Copy)]

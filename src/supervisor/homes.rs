@@ -12,6 +12,7 @@ use crate::sandbox::workdir::{Workdir, Workdirs};
 const INODES_PER_MB: u64 = 256;
 
 /// A working directory and its users.
+#[derive(Debug)]
 pub(super) struct Home {
     workdir: Workdir,
     identity: Identity,

@@ -32,6 +32,7 @@ mod sandboxes;
 mod sealing;
 mod standing;
 mod waits;
+mod zygotes;
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;

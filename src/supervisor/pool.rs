@@ -69,6 +69,11 @@ impl Pool {
         Self { config, shelves: kinds.into_iter().map(shelf).collect(), boots: None, memory_is_short: false }
     }
 
+    /// Whether Pythons are forked, where they can be.
+    pub(super) fn has_zygotes(&self) -> bool {
+        self.config.zygote && self.config.max > 0
+    }
+
     /// Takes one for a session. `is_fit`: one from here can serve it at all.
     pub(super) fn take(&mut self, kind: Kind, is_fit: bool, now: Instant) -> Option<SandboxId> {
         let max = self.config.max;
@@ -103,8 +108,13 @@ impl Pool {
 
     /// None could be made.
     pub(super) fn failed(&mut self, kind: Kind, now: Instant) {
+        self.put_off(kind, now + RETRY);
+    }
+
+    /// None is made before that time.
+    pub(super) fn put_off(&mut self, kind: Kind, until: Instant) {
         if let Some(shelf) = self.shelf(kind) {
-            shelf.retry_at = Some(now + RETRY);
+            shelf.retry_at = Some(until);
         }
     }
 
@@ -192,7 +202,7 @@ mod tests {
     const LONG: Duration = Duration::from_secs(3600);
 
     fn pool(min: usize, max: usize) -> Pool {
-        Pool::new(config::Pool { min, max, max_age_s: 100 }, [PYTHON, BASH])
+        Pool::new(config::Pool { min, max, max_age_s: 100, zygote: false }, [PYTHON, BASH])
     }
 
     /// Makes all that is wanted.

@@ -12,7 +12,7 @@ use super::{Live, Sandboxes, ended};
 use crate::config::{self, Commands};
 use crate::sandbox::cgroup::CgroupError;
 use crate::sandbox::workdir::Workdir;
-use crate::sandbox::{self, Identity, Kind, Limits, Plan, Request, Sandbox, SpawnError};
+use crate::sandbox::{self, Identity, Kind, Limits, Request, Sandbox, SpawnError};
 use crate::supervisor::bounds::{self, Refusal};
 use crate::supervisor::gauge::Gauge;
 use crate::supervisor::link::{Create, Held, SandboxId};
@@ -37,6 +37,9 @@ pub(in crate::supervisor) enum MakeError {
     /// It waits for a session.
     #[error("the sandbox belongs to no session")]
     NoSession,
+    /// It has booted in a moment.
+    #[error("the zygote has not booted yet")]
+    Booting,
     /// No working directory.
     #[error("the working directory cannot be made")]
     Workdir(#[source] std::io::Error),
@@ -97,7 +100,8 @@ impl Sandboxes {
             memory_bytes: create.memory_bytes,
             cpu_seconds: create.cpu_seconds,
         };
-        let sandbox = spawn(&self.plan, &self.config, id, &wanted, program, (workdir, identity))?;
+        let prepared = prepare(&self.config, id, &wanted, program, (workdir, identity))?;
+        let sandbox = sandbox::spawn(&self.plan, &prepared.request(program, wanted.mode))?;
         self.keep(id, sandbox, Some(create.session.clone()), create.memory_bytes)?;
         self.hand_over(id).ok_or(MakeError::NoSession)
     }
@@ -148,17 +152,52 @@ pub(super) struct Wanted<'a> {
     pub(super) cpu_seconds: u64,
 }
 
-/// Makes a sandbox at a home.
-pub(super) fn spawn(
-    plan: &Plan,
+/// All that is asked of a sandbox, as far as it has to live somewhere.
+pub(super) struct Prepared<'a> {
+    name: String,
+    kind: Kind,
+    home: (&'a Workdir, Identity),
+    argv: Vec<CString>,
+    environment: Vec<CString>,
+    directory: &'a str,
+    files: Vec<(&'a str, &'a [u8])>,
+    limits: Limits,
+}
+
+impl Prepared<'_> {
+    /// As the sandbox is asked for.
+    pub(super) fn request<'a>(&'a self, program: &'a Program, mode: SandboxMode) -> Request<'a> {
+        Request {
+            name: &self.name,
+            mode,
+            kind: self.kind,
+            own: &program.own,
+            identity: self.home.1,
+            workdir: self.home.0,
+            argv: &self.argv,
+            environment: &self.environment,
+            cwd: self.directory,
+            files: &self.files,
+            binds: &program.binds,
+            interrupt: program.interrupt,
+            limits: self.limits,
+        }
+    }
+
+    /// The same with other arguments.
+    pub(super) fn executing(self, argv: Vec<CString>) -> Self {
+        Self { argv, ..self }
+    }
+}
+
+/// Puts together what is asked of a sandbox at a home.
+pub(super) fn prepare<'a>(
     config: &config::Sandbox,
     id: SandboxId,
-    wanted: &Wanted<'_>,
-    program: &Program,
-    (workdir, identity): (&Workdir, Identity),
-) -> Result<Sandbox, MakeError> {
-    let environment = environment(wanted.environment, workdir)?;
-    let files: Vec<_> = program.files.get(&wanted.mode).into_iter().flatten().map(|(at, it)| (*at, &**it)).collect();
+    wanted: &Wanted<'a>,
+    program: &'a Program,
+    home: (&'a Workdir, Identity),
+) -> Result<Prepared<'a>, MakeError> {
     let limits = Limits {
         memory_bytes: wanted.memory_bytes,
         memory_rlimit: program.memory_rlimit,
@@ -170,22 +209,16 @@ pub(super) fn spawn(
         tmp_inodes: config.disk_mb * 256,
         open_files: OPEN_FILES,
     };
-    let request = Request {
-        name: &format!("sandbox-{}", id.0),
-        mode: wanted.mode,
+    Ok(Prepared {
+        name: format!("sandbox-{}", id.0),
         kind: kind(program.language, config),
-        own: &program.own,
-        identity,
-        workdir,
-        argv: &argv(program, wanted.memory_bytes),
-        environment: &environment,
-        cwd: wanted.directory,
-        files: &files,
-        binds: &program.binds,
-        interrupt: program.interrupt,
+        home,
+        argv: argv(program, wanted.memory_bytes),
+        environment: environment(wanted.environment, home.0)?,
+        directory: wanted.directory,
+        files: program.files.get(&wanted.mode).into_iter().flatten().map(|(at, it)| (*at, &**it)).collect(),
         limits,
-    };
-    Ok(sandbox::spawn(plan, &request)?)
+    })
 }
 
 /// The whole environment of a program: what every program finds, and over it the session's own.

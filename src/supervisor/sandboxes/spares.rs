@@ -16,16 +16,19 @@ use rustix::net::{SendFlags, send};
 use serde::Serialize;
 use tokio::time::Instant;
 
-use super::making::{MakeError, Wanted, kind, spawn};
+use super::making::{MakeError, Wanted, kind, prepare};
 use super::{SandboxId, Sandboxes};
 use crate::config::Backend;
 use crate::metrics::standing::Pooled;
+use crate::sandbox;
 use crate::sandbox::probe::Tier;
+use crate::sandbox::zygote::Zygote;
 use crate::supervisor::gauge::Gauge;
 use crate::supervisor::homes::Home;
 use crate::supervisor::link::{self, Create};
 use crate::supervisor::notify::Allowance;
 use crate::supervisor::pool::{Kind, Pool};
+use crate::supervisor::zygotes::{Offer, Zygotes};
 use crate::supervisor::{Parts, Program, pressure};
 
 /// How long one may boot. Longer than any client waits.
@@ -34,6 +37,8 @@ const BOOT_LIMIT: Duration = Duration::from_secs(30);
 const MAX_BEGIN_BYTES: usize = 60 << 10;
 /// Variables that interpreters read once, when they start, beside all that begin with `LC_`.
 const AT_START: [&str; 8] = ["FUNCNEST", "LANG", "LANGUAGE", "OLDPWD", "PWD", "SHLVL", "TZ", "_"];
+/// When a zygote that boots is asked for again.
+const SOON: Duration = Duration::from_millis(50);
 /// How often it is asked whether memory is short.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
@@ -44,6 +49,7 @@ pub(super) struct Spares {
     pool: Pool,
     homes: HashMap<SandboxId, Home>,
     boots: Boots,
+    zygotes: Zygotes,
     looked_at: Instant,
 }
 
@@ -56,7 +62,7 @@ impl Spares {
         let languages = parts.programs.iter().map(|program| program.language);
         let kinds = languages.flat_map(|language| modes.iter().map(move |mode| Kind { language, mode: *mode }));
         let pool = Pool::new(parts.config.pool.clone(), kinds);
-        Self { pool, homes: HashMap::new(), boots: FuturesUnordered::new(), looked_at: Instant::now() }
+        Self { pool, homes: HashMap::new(), boots: FuturesUnordered::new(), zygotes: Zygotes::default(), looked_at: Instant::now() }
     }
 
     pub(super) fn poll_booted(&mut self, context: &mut Context<'_>) -> Poll<SandboxId> {
@@ -74,6 +80,7 @@ impl Sandboxes {
         let first = first_message(create);
         let is_fit = first.is_some() && !self.homes.has(&create.session) && self.is_usual(create, program);
         let taken = self.spares.pool.take(shelf, is_fit, Instant::now());
+        let taken = taken.or_else(|| if is_fit { self.fork_now(shelf, program) } else { None });
         let (Some(id), Some(first)) = (taken, first) else { return Ok(None) };
         let (Some(live), Some(home)) = (self.live.get_mut(&id), self.spares.homes.remove(&id)) else { return Ok(None) };
         live.session = Some(create.session.clone());
@@ -116,6 +123,7 @@ impl Sandboxes {
         }
         match self.try_spare(shelf, parts) {
             Ok(id) => self.spares.pool.begun(id, shelf, now),
+            Err(MakeError::Booting) => self.spares.pool.put_off(shelf, now + SOON),
             Err(error) => {
                 tracing::warn!(error = &error as &dyn std::error::Error, ?shelf, "nothing can be kept ready");
                 self.spares.pool.failed(shelf, now);
@@ -126,23 +134,37 @@ impl Sandboxes {
     fn try_spare(&mut self, shelf: Kind, parts: &Parts) -> Result<SandboxId, MakeError> {
         let program = parts.programs.iter().find(|program| program.language == shelf.language);
         let program = program.ok_or(MakeError::NoProgram)?;
+        if self.spares.pool.has_zygotes() && program.zygote_argv.is_some() {
+            match self.spares.zygotes.offer(shelf.mode, Instant::now()) {
+                Offer::Ready(_) => return self.make_one(shelf, program, true),
+                Offer::Booting => return Err(MakeError::Booting),
+                Offer::Wanted => {
+                    if self.start_zygote(shelf.mode, program) {
+                        return Err(MakeError::Booting);
+                    }
+                }
+                Offer::None => {}
+            }
+        }
+        self.make_one(shelf, program, false)
+    }
+
+    /// A fork of the zygote for a session that waits, if there is one to fork.
+    fn fork_now(&mut self, shelf: Kind, program: &Program) -> Option<SandboxId> {
+        program.zygote_argv.as_ref()?;
+        let is_ready = matches!(self.spares.zygotes.offer(shelf.mode, Instant::now()), Offer::Ready(_));
+        if !is_ready || self.live.len() + self.leaving.len() >= self.most {
+            return None;
+        }
+        let made = self.make_one(shelf, program, true);
+        made.inspect_err(|error| tracing::warn!(error = error as &dyn std::error::Error, "no fork of a zygote")).ok()
+    }
+
+    fn make_one(&mut self, shelf: Kind, program: &Program, by_zygote: bool) -> Result<SandboxId, MakeError> {
         let id = SandboxId(self.next);
         self.next += 1;
-        let wanted = Wanted {
-            mode: shelf.mode,
-            environment: &[],
-            directory: "",
-            memory_bytes: usual_memory_bytes(),
-            // What a session may use is counted and watched; this only stops what nobody watches any more.
-            cpu_seconds: ResourceLimits::CPU_TIME.end() * ResourceLimits::EXPRESSIONS.end(),
-        };
         let home = self.homes.make().map_err(MakeError::Workdir)?;
-        let made = spawn(&self.plan, &self.config, id, &wanted, program, home.place()).and_then(|sandbox| {
-            sandbox.yield_processors()?;
-            let control = sandbox.control.try_clone().map_err(MakeError::Descriptor)?;
-            self.keep(id, sandbox, None, wanted.memory_bytes)?;
-            Ok(control)
-        });
+        let made = self.spawn_spare(id, shelf, program, by_zygote, &home);
         match made {
             Ok(control) => {
                 self.spares.homes.insert(id, home);
@@ -152,6 +174,61 @@ impl Sandboxes {
             Err(error) => {
                 self.homes.give_up(home);
                 Err(error)
+            }
+        }
+    }
+
+    fn spawn_spare(
+        &mut self,
+        id: SandboxId,
+        shelf: Kind,
+        program: &Program,
+        by_zygote: bool,
+        home: &Home,
+    ) -> Result<OwnedFd, MakeError> {
+        let prepared = prepare(&self.config, id, &of_nobody(shelf.mode), program, home.place())?;
+        let request = prepared.request(program, shelf.mode);
+        let sandbox = match self.spares.zygotes.offer(shelf.mode, Instant::now()) {
+            Offer::Ready(zygote) if by_zygote => {
+                let made = sandbox::spawn_from(&self.plan, &request, zygote);
+                match made {
+                    Ok(made) => {
+                        self.spares.zygotes.forked(shelf.mode);
+                        made
+                    }
+                    Err(error) => {
+                        let left = self.spares.zygotes.failed(shelf.mode, Instant::now());
+                        left.into_iter().for_each(|home| self.homes.give_up(home));
+                        return Err(error.into());
+                    }
+                }
+            }
+            _ => sandbox::spawn(&self.plan, &request)?,
+        };
+        sandbox.yield_processors()?;
+        let control = sandbox.control.try_clone().map_err(MakeError::Descriptor)?;
+        self.keep(id, sandbox, None, usual_memory_bytes())?;
+        Ok(control)
+    }
+
+    /// Starts a zygote for a level; false if that cannot be.
+    fn start_zygote(&mut self, mode: SandboxMode, program: &Program) -> bool {
+        let now = Instant::now();
+        let Some(argv) = program.zygote_argv.clone() else { return false };
+        let Ok(home) = self.homes.make() else { return false };
+        let started = prepare(&self.config, SandboxId(0), &of_nobody(mode), program, home.place())
+            .map(|prepared| prepared.executing(argv))
+            .and_then(|prepared| Ok(Zygote::start(&self.plan, &prepared.request(program, mode))?));
+        match started {
+            Ok(zygote) => {
+                self.spares.zygotes.started(mode, zygote, home, now);
+                true
+            }
+            Err(error) => {
+                tracing::warn!(error = &error as &dyn std::error::Error, "no zygote; every Python boots by itself");
+                self.homes.give_up(home);
+                self.spares.zygotes.failed(mode, now);
+                false
             }
         }
     }
@@ -181,6 +258,9 @@ impl Sandboxes {
         for id in self.spares.pool.surplus(now, BOOT_LIMIT) {
             self.kill(id);
         }
+        for home in self.spares.zygotes.sweep(now) {
+            self.homes.give_up(home);
+        }
     }
 
     /// Sessions come first.
@@ -198,6 +278,18 @@ impl Sandboxes {
     /// What is told of those that wait, in the order of the languages' labels.
     pub(in crate::supervisor) fn pooled(&self) -> [Pooled; 3] {
         [Language::Python, Language::Javascript, Language::Bash].map(|language| self.spares.pool.told(language))
+    }
+}
+
+/// What one has that waits.
+fn of_nobody(mode: SandboxMode) -> Wanted<'static> {
+    Wanted {
+        mode,
+        environment: &[],
+        directory: "",
+        memory_bytes: usual_memory_bytes(),
+        // What a session may use is counted and watched; this only stops what nobody watches any more.
+        cpu_seconds: ResourceLimits::CPU_TIME.end() * ResourceLimits::EXPRESSIONS.end(),
     }
 }
 
