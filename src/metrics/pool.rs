@@ -48,7 +48,9 @@ impl Pool {
         for (language, told) in LANGUAGES.into_iter().zip(pooled) {
             let of = OfLanguage { language };
             set(&self.ready.get_or_create(&of), told.ready);
-            for (family, number) in [(&self.hits, told.hits), (&self.misses, told.misses), (&self.refills, told.refills)] {
+            for (family, number) in
+                [(&self.hits, told.hits), (&self.misses, told.misses), (&self.refills, told.refills)]
+            {
                 let counter = family.get_or_create(&of);
                 counter.inc_by(number.saturating_sub(counter.get()));
             }

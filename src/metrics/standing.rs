@@ -108,7 +108,8 @@ pub fn read(page: &File) -> Option<Standing> {
     let numbers: Vec<u64> =
         std::str::from_utf8(&bytes).ok()?.split_whitespace().map_while(|number| number.parse().ok()).collect();
     let (told, [checked]) = numbers.split_last_chunk()?;
-    let ([gateway_starts, sandboxes, resident, files, gateway_resident, gateway_files], rest) = told.split_first_chunk()?;
+    let ([gateway_starts, sandboxes, resident, files, gateway_resident, gateway_files], rest) =
+        told.split_first_chunk()?;
     let (shelves, []) = rest.as_chunks::<POOLED>() else { return None };
     let pooled = shelves.iter().map(|&[ready, hits, misses, refills, refill_us]| Pooled {
         ready,

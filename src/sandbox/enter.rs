@@ -15,30 +15,19 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags, openat};
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use rustix::pipe::{PipeFlags, pipe_with};
-use rustix::process::{
-    DumpableBehavior, Pid, Signal, getpid, set_child_subreaper, set_dumpable_behavior, set_parent_process_death_signal,
-    umask,
-};
-use rustix::thread::{
-    CapabilitiesSecureBits, CapabilitySet, CapabilitySets, Gid, Uid, UnshareFlags, clear_ambient_capability_set,
-    remove_capability_from_bounding_set, set_capabilities, set_capabilities_secure_bits, set_no_new_privs,
-    set_thread_groups, set_thread_res_gid, set_thread_res_uid,
-};
+use rustix::process::{Pid, Signal, getpid, set_child_subreaper, set_parent_process_death_signal, umask};
+use rustix::thread::{CapabilitySet, UnshareFlags};
 
 use super::cgroup::Entrance;
 use super::error::{At, Failure, Step};
 use super::init::{self, Held, stdin};
 use super::place::{Place, Root};
 use super::policy::{self, Network};
+use super::rights::{INIT_ID, keep_capabilities, lock_capabilities, take_identity};
 use super::spawn::{Theirs, note};
 use super::sys::{self, Forked, Parent};
 use super::zygote::vacant;
 use super::{Identity, Interrupt, Kind, Limits, Request, payload};
-
-/// Uid and gid of the program, inside.
-pub(super) const PAYLOAD_ID: u32 = 1000;
-/// Uid and gid of init, inside, where there are two.
-pub(super) const INIT_ID: u32 = 0;
 
 const NAMESPACES: libc::c_int = libc::CLONE_NEWUSER
     | libc::CLONE_NEWNS
@@ -243,36 +232,6 @@ fn make_ends(entry: &Entry<'_>, proc: Option<OwnedFd>) -> io::Result<(Held, Ends
     Ok((held, Ends { stdin: stdin::open_for_program(entry.place.stdin)?, bell: their_bell, own_pipe }))
 }
 
-/// Becomes one of the two inner ids, with no supplementary groups; nothing to do where there is one id only.
-pub(super) fn take_identity(identity: Identity, id: u32) -> io::Result<()> {
-    if let Identity::Plain { payload, init } = identity {
-        return take_plain_identity(payload, (id == INIT_ID).then_some(init));
-    }
-    if identity == Identity::Single {
-        return Ok(());
-    }
-    become_ids(id)
-}
-
-/// Has one id for everything, with no supplementary groups.
-pub(super) fn become_ids(id: u32) -> io::Result<()> {
-    let (uid, gid) = (Uid::from_raw(id), Gid::from_raw(id));
-    set_thread_groups(&[])?;
-    set_thread_res_gid(gid, gid, gid)?;
-    Ok(set_thread_res_uid(uid, uid, uid)?)
-}
-
-/// Becomes the program, or init, which acts as the program would: it may signal the program's processes and touch its files
-/// without any capability, and they may not signal init, because its real and saved ids are its own.
-fn take_plain_identity(payload: u32, init: Option<u32>) -> io::Result<()> {
-    let own = init.unwrap_or(payload);
-    if init.is_some() {
-        set_thread_groups(&[])?;
-    }
-    set_thread_res_gid(Gid::from_raw(own), Gid::from_raw(payload), Gid::from_raw(own))?;
-    Ok(set_thread_res_uid(Uid::from_raw(own), Uid::from_raw(payload), Uid::from_raw(own))?)
-}
-
 /// A change of the uid clears the death signal, so this comes after it. A supervisor that died before leaves only its
 /// closed socket to be seen: in here the parent's pid is 0 either way.
 pub(super) fn die_with_supervisor(sync: &OwnedFd, signal: Signal) -> io::Result<()> {
@@ -300,39 +259,6 @@ fn limit_watchers(proc: &OwnedFd) -> io::Result<()> {
 fn set_of_namespace(proc: &OwnedFd, setting: &str, value: &[u8]) -> io::Result<()> {
     let flags = OFlags::WRONLY | OFlags::CLOEXEC;
     File::from(openat(proc, setting, flags, Mode::empty())?).write_all(value)
-}
-
-/// Closes every way in which this process or one that comes from it could get a capability that it gives up later.
-fn lock_capabilities() -> io::Result<()> {
-    for capability in CapabilitySet::all().iter() {
-        remove_known(capability)?;
-    }
-    clear_ambient_capability_set()?;
-    let locked = CapabilitiesSecureBits::NO_ROOT
-        | CapabilitiesSecureBits::NO_ROOT_LOCKED
-        | CapabilitiesSecureBits::NO_SETUID_FIXUP
-        | CapabilitiesSecureBits::NO_SETUID_FIXUP_LOCKED
-        | CapabilitiesSecureBits::KEEP_CAPS_LOCKED
-        | CapabilitiesSecureBits::NO_CAP_AMBIENT_RAISE
-        | CapabilitiesSecureBits::NO_CAP_AMBIENT_RAISE_LOCKED;
-    set_capabilities_secure_bits(locked)?;
-    set_no_new_privs(true)?;
-    // Undumpable, a process is nobody's to trace or to look into; exec undoes it for the program.
-    Ok(set_dumpable_behavior(DumpableBehavior::NotDumpable)?)
-}
-
-/// A kernel older than the name of a capability says EINVAL.
-fn remove_known(capability: CapabilitySet) -> io::Result<()> {
-    match remove_capability_from_bounding_set(capability) {
-        Ok(()) | Err(rustix::io::Errno::INVAL) => Ok(()),
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// Keeps these capabilities and no others; they cannot come back.
-pub(super) fn keep_capabilities(kept: CapabilitySet) -> io::Result<()> {
-    let sets = CapabilitySets { effective: kept, permitted: kept, inheritable: CapabilitySet::empty() };
-    Ok(set_capabilities(None, sets)?)
 }
 
 /// Gives up all that init does not need, and serves as init for good.

@@ -40,6 +40,7 @@ mod plan;
 mod policy;
 pub mod probe;
 pub mod reduced;
+mod rights;
 mod root;
 mod spawn;
 mod sys;

@@ -21,7 +21,7 @@ use super::enter::{self, Ends, Entry};
 use super::error::{At, Failure, Step};
 use super::policy::{self, Access, Network};
 use super::spawn::note;
-use super::{Identity, MemoryRlimit, sys};
+use super::{Identity, MemoryRlimit, rights, sys};
 
 /// Becomes the program.
 pub(super) fn run(entry: &Entry<'_>, ends: &Ends) -> Result<Infallible, Failure> {
@@ -29,8 +29,8 @@ pub(super) fn run(entry: &Entry<'_>, ends: &Ends) -> Result<Infallible, Failure>
     enter::arrange_stdio(entry.wires, ends).at(Step::Stdio)?;
     rustix::process::setsid().at(Step::NewSession)?;
     limits(entry).into_iter().try_for_each(Limit::set).at(Step::Rlimits)?;
-    enter::take_identity(request.identity, enter::PAYLOAD_ID).at(Step::PayloadIdentity)?;
-    enter::keep_capabilities(CapabilitySet::empty()).at(Step::Capabilities)?;
+    rights::take_identity(request.identity, rights::PAYLOAD_ID).at(Step::PayloadIdentity)?;
+    rights::keep_capabilities(CapabilitySet::empty()).at(Step::Capabilities)?;
     // From here on, files are made and found with the program's own rights: the workspace may hold links of its making.
     enter_workspace(entry).at(Step::Cwd)?;
     restrict_paths(entry).map_err(|error| cause(&*error)).at(Step::Landlock)?;

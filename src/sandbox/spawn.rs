@@ -24,7 +24,7 @@ use super::place::Root;
 use super::plan::Plan;
 use super::sys::Parent;
 use super::zygote::{Zygote, vacant};
-use super::{Identity, Limits, Request, Sandbox, oci, sys};
+use super::{Identity, Limits, Request, Sandbox, oci, rights, sys};
 
 /// How long a child may be silent while it sets up, in seconds. It needs some milliseconds; a host that swaps, more.
 pub(super) const SILENCE_S: i64 = 10;
@@ -270,7 +270,7 @@ fn map_ids(pid: i32, identity: Identity) -> io::Result<()> {
     let write = |file: &str, text: &str| std::fs::write(format!("/proc/{pid}/{file}"), text);
     match identity {
         Identity::Mapped { payload, init } => {
-            let map = format!("{} {payload} 1\n{} {init} 1\n", enter::PAYLOAD_ID, enter::INIT_ID);
+            let map = format!("{} {payload} 1\n{} {init} 1\n", rights::PAYLOAD_ID, rights::INIT_ID);
             write("uid_map", &map)?;
             write("gid_map", &map)
         }
@@ -278,8 +278,8 @@ fn map_ids(pid: i32, identity: Identity) -> io::Result<()> {
         Identity::Single => {
             let (uid, gid) = identity.payload_owner();
             write("setgroups", "deny")?;
-            write("uid_map", &format!("{} {uid} 1\n", enter::PAYLOAD_ID))?;
-            write("gid_map", &format!("{} {gid} 1\n", enter::PAYLOAD_ID))
+            write("uid_map", &format!("{} {uid} 1\n", rights::PAYLOAD_ID))?;
+            write("gid_map", &format!("{} {gid} 1\n", rights::PAYLOAD_ID))
         }
     }
 }

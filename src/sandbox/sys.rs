@@ -149,7 +149,8 @@ pub(super) fn inside_user_namespace<T>(
     check(pid.into())?;
     // It has ended; nobody asks how.
     let pid = Pid::from_raw(pid);
-    while matches!(rustix::process::waitpid(pid, rustix::process::WaitOptions::empty()), Err(rustix::io::Errno::INTR)) {}
+    while matches!(rustix::process::waitpid(pid, rustix::process::WaitOptions::empty()), Err(rustix::io::Errno::INTR)) {
+    }
     match order.result {
         Some(Ok(result)) => result,
         Some(Err(panic)) => std::panic::resume_unwind(panic),

@@ -26,7 +26,7 @@ use std::path::Path;
 use rustix::fs::{MemfdFlags, Mode, OFlags, memfd_create, openat};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socketpair};
 use rustix::process::{Signal, WaitId, WaitIdOptions, pidfd_send_signal, umask, waitid};
-use rustix::thread::{CapabilitySet, CapabilitySets, CapabilitiesSecureBits};
+use rustix::thread::{CapabilitiesSecureBits, CapabilitySet, CapabilitySets};
 
 use super::enter::{self, Entry};
 use super::error::{At as _, Failure, SpawnError, Step};
@@ -35,7 +35,7 @@ use super::root::Parts;
 use super::spawn::{self, Theirs};
 use super::sys;
 use super::workdir::{Tmpfs, executable_tmpfs};
-use super::{Identity, Request};
+use super::{Identity, Request, rights};
 use vacant::Vacancy;
 
 /// Its native half, as the build made it.
@@ -76,8 +76,7 @@ impl Zygote {
             Identity::Mapped { .. } => libc::CLONE_NEWUSER,
             Identity::Plain { .. } | Identity::Single => 0,
         };
-        let namespaces =
-            namespaces | libc::CLONE_NEWNS | libc::CLONE_NEWNET | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS;
+        let namespaces = namespaces | libc::CLONE_NEWNS | libc::CLONE_NEWNET | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS;
         let child = Child { request, root: &root, sync: &sync_above, orders: &theirs, filter: &filter };
         let start = || enter::clone_for(namespaces, &sync_above, || child.become_zygote(sync.as_raw_fd()));
         let (pid, pidfd) = spawn::with_signals_blocked(start).map_err(SpawnError::Namespaces)?;
@@ -117,7 +116,8 @@ impl Zygote {
 impl Drop for Zygote {
     fn drop(&mut self) {
         let _ = pidfd_send_signal(&self.pidfd, Signal::KILL);
-        while matches!(waitid(WaitId::PidFd(self.pidfd.as_fd()), WaitIdOptions::EXITED), Err(rustix::io::Errno::INTR)) {}
+        while matches!(waitid(WaitId::PidFd(self.pidfd.as_fd()), WaitIdOptions::EXITED), Err(rustix::io::Errno::INTR)) {
+        }
     }
 }
 
@@ -192,7 +192,7 @@ impl Child<'_> {
     fn take_identity(&self) -> io::Result<()> {
         let Identity::Mapped { payload, .. } = self.request.identity else { return Ok(()) };
         rustix::thread::set_capabilities_secure_bits(CapabilitiesSecureBits::NO_SETUID_FIXUP)?;
-        enter::become_ids(payload)
+        rights::become_ids(payload)
     }
 }
 

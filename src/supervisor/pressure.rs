@@ -31,7 +31,8 @@ mod tests {
 
     #[test]
     fn little_memory_and_long_waits_are_found() {
-        let meminfo = |left: u64| format!("MemTotal:       1000 kB\nMemFree:          10 kB\nMemAvailable:    {left} kB\n");
+        let meminfo =
+            |left: u64| format!("MemTotal:       1000 kB\nMemFree:          10 kB\nMemAvailable:    {left} kB\n");
         assert!(is_low(&meminfo(99)) && !is_low(&meminfo(100)) && !is_low(""));
         let pressure = |avg10: &str| format!("some avg10={avg10} avg60=0.00 avg300=0.00 total=1\nfull avg10=0.00\n");
         assert!(is_stalled(&pressure("10.01")) && !is_stalled(&pressure("10.00")) && !is_stalled(""));

@@ -205,7 +205,8 @@ impl Sandboxes {
         self.leaving.push(live.sandbox);
         self.sweep_leaving();
         let Some(session) = live.session else { return self.forget_spare(id) };
-        if !self.live.values().any(|other| other.session.as_ref() == Some(&session)) && self.to_release.remove(&session) {
+        if !self.live.values().any(|other| other.session.as_ref() == Some(&session)) && self.to_release.remove(&session)
+        {
             self.homes.release(&session);
         }
     }

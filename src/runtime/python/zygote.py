@@ -53,4 +53,5 @@ def _native():
     name = "repltool_native"
     module = create_dynamic(ModuleSpec(name, ExtensionFileLoader(name, NATIVE), origin=NATIVE))
     exec_dynamic(module)
+    sys.modules.pop(name, None)
     return module

@@ -104,7 +104,8 @@ impl Layout for V1 {
             set(memory.join("memory.limit_in_bytes"), limits.memory_bytes)?;
             let with_swap = memory.join("memory.memsw.limit_in_bytes");
             set_if_present(with_swap.clone(), limits.memory_bytes)?;
-            group.memory = [memory.join("memory.limit_in_bytes"), with_swap].into_iter().filter(|it| it.exists()).collect();
+            group.memory =
+                [memory.join("memory.limit_in_bytes"), with_swap].into_iter().filter(|it| it.exists()).collect();
             group.meters.memory_current = Some(Meter::new(memory.join("memory.usage_in_bytes")));
             group.meters.memory_peak = Some(Meter::new(memory.join("memory.max_usage_in_bytes")));
             group.meters.oom = Some(Meter::new(memory.join("memory.oom_control")));

@@ -10,7 +10,8 @@ use super::borrowed;
 use super::vacant::Vacancy;
 use crate::sandbox::Identity;
 use crate::sandbox::cgroup::Entrance;
-use crate::sandbox::enter::{Entry, PAYLOAD_ID};
+use crate::sandbox::enter::Entry;
+use crate::sandbox::rights::PAYLOAD_ID;
 use crate::sandbox::payload::{self, Limit};
 use crate::sandbox::spawn::Theirs;
 
@@ -48,16 +49,8 @@ fn encode(entry: &Entry<'_>, old_groups: usize, has_unified: bool) -> Vec<u8> {
         Identity::Plain { .. } | Identity::Single => 0,
     };
     let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
-    let numbers = [
-        VERSION,
-        count(limits.len()),
-        count(old_groups),
-        has_unified.into(),
-        id,
-        entry.policy.files.into(),
-        0,
-        0,
-    ];
+    let numbers =
+        [VERSION, count(limits.len()), count(old_groups), has_unified.into(), id, entry.policy.files.into(), 0, 0];
     let mut order: Vec<u8> = numbers.iter().flat_map(|number| number.to_ne_bytes()).collect();
     // Places that are left over are not looked at.
     let padding = std::iter::repeat(payload::open_files(entry));

@@ -62,7 +62,13 @@ impl Spares {
         let languages = parts.programs.iter().map(|program| program.language);
         let kinds = languages.flat_map(|language| modes.iter().map(move |mode| Kind { language, mode: *mode }));
         let pool = Pool::new(parts.config.pool.clone(), kinds);
-        Self { pool, homes: HashMap::new(), boots: FuturesUnordered::new(), zygotes: Zygotes::default(), looked_at: Instant::now() }
+        Self {
+            pool,
+            homes: HashMap::new(),
+            boots: FuturesUnordered::new(),
+            zygotes: Zygotes::default(),
+            looked_at: Instant::now(),
+        }
     }
 
     pub(super) fn poll_booted(&mut self, context: &mut Context<'_>) -> Poll<SandboxId> {
@@ -91,7 +97,8 @@ impl Sandboxes {
         let prepared = create.working_directory.iter().try_for_each(|path| workdir.make_directories(path, identity));
         self.homes.settle(&create.session, home);
         prepared.map_err(MakeError::Workdir)?;
-        let memory_bytes = self.plan.memory_bytes(create.mode, kind(create.language, &self.config), create.memory_bytes);
+        let memory_bytes =
+            self.plan.memory_bytes(create.mode, kind(create.language, &self.config), create.memory_bytes);
         live.sandbox.begin(memory_bytes)?;
         live.gauge = Gauge::new(&live.sandbox, create.memory_bytes);
         if !first.is_empty() {
