@@ -10,6 +10,7 @@ mod fault;
 mod file;
 mod load;
 mod outbound;
+mod pool;
 mod quotas;
 mod ratio;
 mod reload;
@@ -27,6 +28,7 @@ pub use audit::{Audit, OnFailure};
 pub use fault::ConfigError;
 pub use load::{Overrides, Reading, load, locate_data_dir, read};
 pub use outbound::{Outbound, Traces};
+pub use pool::Pool;
 pub use quotas::{Period, Quotas};
 pub use ratio::{NoRatio, Ratio};
 pub use reload::{Change, LIVE};
@@ -60,6 +62,9 @@ pub struct Config {
     /// `[sandbox]`
     #[serde(default)]
     pub sandbox: Sandbox,
+    /// `[pool]`
+    #[serde(default)]
+    pub pool: Pool,
     /// `[runtimes]`
     #[serde(default)]
     pub runtimes: Runtimes,
@@ -92,6 +97,7 @@ impl Config {
             auth: Auth::default(),
             store: Store::default(),
             sandbox: Sandbox::default(),
+            pool: Pool::default(),
             runtimes: Runtimes::default(),
             log: Log::default(),
             audit: Audit::default(),

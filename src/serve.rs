@@ -180,9 +180,10 @@ fn program(language: Language, interpreter: Interpreter, levels: &config::Sandbo
         Language::Javascript => (sandbox::Interrupt::Byte, javascript::FILES),
         Language::Bash | Language::Shell => (sandbox::Interrupt::Group, bash::FILES),
     };
+    let zygote_argv = (language == Language::Python).then(|| python::zygote_argv(&interpreter));
     let Interpreter { argv, binds, own, version, .. } = interpreter;
     let files = files_by_level(language, files, levels);
-    Program { language, version, argv, interrupt, memory_argument, memory_rlimit, files, binds, own }
+    Program { language, version, argv, zygote_argv, interrupt, memory_argument, memory_rlimit, files, binds, own }
 }
 
 /// The driver, and what it has to say about imports at each level.

@@ -182,7 +182,15 @@ async fn route(connection: Arc<Connection>, request: Request<RequestBody>, visit
         Access::Public => return public(shared, endpoint, &request),
         Access::Token => None,
         Access::Scope(scope) if endpoint == Endpoint::SecurityEvents && upgrade::is_asked(&request) => {
-            return Box::pin(upgrade::upgrade(connection, request, &authority, upgrade::Wanted::Security, scope, visit)).await;
+            return Box::pin(upgrade::upgrade(
+                connection,
+                request,
+                &authority,
+                upgrade::Wanted::Security,
+                scope,
+                visit,
+            ))
+            .await;
         }
         Access::Scope(scope) | Access::Session(scope) => Some(scope),
         Access::Handshake(scope) => {

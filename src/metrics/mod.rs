@@ -10,6 +10,7 @@ mod alerts;
 mod classic;
 mod edge;
 pub mod labels;
+mod pool;
 mod process;
 mod session;
 pub mod standing;

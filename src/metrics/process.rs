@@ -11,6 +11,7 @@ use prometheus_client::registry::{Registry, Unit};
 use repltool_protocol::rest::{Language, SandboxMode};
 
 use super::labels::{Build, Level, OfProcess, PROCESSES};
+use super::pool::Pool;
 use super::standing::{self, Standing};
 use super::{Metrics, begin, counter, gauge, gauges, observe, of_delays};
 
@@ -47,6 +48,7 @@ pub(super) struct Process {
     open_files: Family<OfProcess, Gauge>,
     restarts: Counter,
     sandboxes: Gauge,
+    pool: Pool,
     delays: Histogram,
 }
 
@@ -70,7 +72,8 @@ impl Process {
             resident: gauges(registry, "process_resident_memory", bytes(), "Memory of a process that is resident"),
             open_files: gauges(registry, "process_open_files", None, "Descriptors that a process has open"),
             restarts: counter(registry, "gateway_restarts", "Times that the gateway ended and was started again"),
-            sandboxes: gauge(registry, "sandboxes", None, "Sandboxes that the supervisor holds"),
+            sandboxes: gauge(registry, "sandboxes", None, "Sandboxes that the supervisor holds for sessions"),
+            pool: Pool::new(registry),
             delays,
         };
         for name in PROCESSES {
@@ -84,10 +87,11 @@ impl Process {
     /// Reads the page of the supervisor. One that is being written is left: what it said before still stands.
     pub(super) fn look(&self) {
         let Some(standing) = self.page.as_ref().and_then(standing::read) else { return };
-        let Standing { gateway_starts, sandboxes, supervisor, gateway } = standing;
+        let Standing { gateway_starts, sandboxes, supervisor, gateway, pooled } = standing;
         let restarts = gateway_starts.saturating_sub(1);
         self.restarts.inc_by(restarts.saturating_sub(self.restarts.get()));
         set(&self.sandboxes, sandboxes);
+        self.pool.tell(&pooled);
         for (name, used) in PROCESSES.into_iter().zip([supervisor, gateway]) {
             let of = OfProcess { process: name };
             set(&self.resident.get_or_create(&of), used.resident_bytes);
@@ -96,7 +100,7 @@ impl Process {
     }
 }
 
-fn set(gauge: &Gauge, number: u64) {
+pub(super) fn set(gauge: &Gauge, number: u64) {
     gauge.set(i64::try_from(number).unwrap_or(i64::MAX));
 }
 

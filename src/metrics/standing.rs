@@ -8,8 +8,11 @@ use std::os::unix::fs::FileExt as _;
 
 use rustix::fs::{MemfdFlags, Mode, OFlags, memfd_create, open};
 
+use super::labels::LANGUAGES;
+
 /// Numbers on the page, each in so many digits, with a space or a line break after it.
-const NUMBERS: usize = 7;
+const NUMBERS: usize = 7 + LANGUAGES.len() * POOLED;
+const POOLED: usize = 5;
 const DIGITS: usize = 20;
 const PAGE_BYTES: usize = NUMBERS * (DIGITS + 1);
 
@@ -18,12 +21,29 @@ const PAGE_BYTES: usize = NUMBERS * (DIGITS + 1);
 pub struct Standing {
     /// Gateways that were started.
     pub gateway_starts: u64,
-    /// Sandboxes that are held.
+    /// Sandboxes that are held for sessions.
     pub sandboxes: u64,
     /// The supervisor itself.
     pub supervisor: Used,
     /// The gateway that runs.
     pub gateway: Used,
+    /// Interpreters that wait for sessions, in the order of [`LANGUAGES`].
+    pub pooled: [Pooled; LANGUAGES.len()],
+}
+
+/// The interpreters of one language that wait for sessions.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Pooled {
+    /// Those that are ready now.
+    pub ready: u64,
+    /// Sessions that got one.
+    pub hits: u64,
+    /// Sessions for which there was none.
+    pub misses: u64,
+    /// Those that were made.
+    pub refills: u64,
+    /// What that took, from the sandbox to the end of the boot, in microseconds, added up.
+    pub refill_us: u64,
 }
 
 /// What a process uses.
@@ -62,8 +82,8 @@ impl Page {
     /// # Errors
     /// Those of pwrite(2).
     pub fn write(&self, standing: &Standing) -> io::Result<()> {
-        let Standing { gateway_starts, sandboxes, supervisor, gateway } = *standing;
-        let told = [
+        let Standing { gateway_starts, sandboxes, supervisor, gateway, pooled } = *standing;
+        let mut told = vec![
             gateway_starts,
             sandboxes,
             supervisor.resident_bytes,
@@ -71,7 +91,11 @@ impl Page {
             gateway.resident_bytes,
             gateway.open_files,
         ];
-        let all = told.into_iter().chain([sum(&told)]);
+        for Pooled { ready, hits, misses, refills, refill_us } in pooled {
+            told.extend([ready, hits, misses, refills, refill_us]);
+        }
+        let check = sum(&told);
+        let all = told.into_iter().chain([check]);
         let text: String = all.map(|number| format!("{number:DIGITS$}\n")).collect();
         self.0.write_all_at(text.as_bytes(), 0)
     }
@@ -84,13 +108,24 @@ pub fn read(page: &File) -> Option<Standing> {
     let numbers: Vec<u64> =
         std::str::from_utf8(&bytes).ok()?.split_whitespace().map_while(|number| number.parse().ok()).collect();
     let (told, [checked]) = numbers.split_last_chunk()?;
-    let [gateway_starts, sandboxes, resident, files, gateway_resident, gateway_files] = *told else { return None };
+    let ([gateway_starts, sandboxes, resident, files, gateway_resident, gateway_files], rest) =
+        told.split_first_chunk()?;
+    let (shelves, []) = rest.as_chunks::<POOLED>() else { return None };
+    let pooled = shelves.iter().map(|&[ready, hits, misses, refills, refill_us]| Pooled {
+        ready,
+        hits,
+        misses,
+        refills,
+        refill_us,
+    });
     let used = |resident_bytes, open_files| Used { resident_bytes, open_files };
+    let pooled = <[Pooled; LANGUAGES.len()]>::try_from(pooled.collect::<Vec<_>>()).ok()?;
     (sum(told) == *checked).then(|| Standing {
-        gateway_starts,
-        sandboxes,
-        supervisor: used(resident, files),
-        gateway: used(gateway_resident, gateway_files),
+        gateway_starts: *gateway_starts,
+        sandboxes: *sandboxes,
+        supervisor: used(*resident, *files),
+        gateway: used(*gateway_resident, *gateway_files),
+        pooled,
     })
 }
 

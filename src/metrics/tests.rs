@@ -2,7 +2,7 @@ use repltool_protocol::event::{Exception, Limit, Outcome, RawJson, Usage, Violat
 use repltool_protocol::rest::{Language, SandboxMode};
 
 use super::labels::OUTCOMES;
-use super::standing::{Page, Standing, Used};
+use super::standing::{Page, Pooled, Standing, Used};
 use super::*;
 
 fn metrics(standing: Option<std::fs::File>) -> Metrics {
@@ -131,7 +131,10 @@ fn the_page_of_the_supervisor_is_read_whole_or_not_at_all() {
     let reader = std::fs::File::from(page.reader().unwrap());
     assert_eq!(standing::read(&reader), None, "nothing is written yet");
     let used = Used { resident_bytes: 4096, open_files: 12 };
-    let standing = Standing { gateway_starts: 3, sandboxes: u64::MAX, supervisor: used, gateway: Used::default() };
+    let waiting = Pooled { ready: 2, hits: 3, misses: 1, refills: 5, refill_us: 1_500_000 };
+    let pooled = [Pooled::default(), waiting, Pooled::default()];
+    let gateway = Used::default();
+    let standing = Standing { gateway_starts: 3, sandboxes: u64::MAX, supervisor: used, gateway, pooled };
     page.write(&standing).unwrap();
     assert_eq!(standing::read(&reader), Some(standing));
     let torn = tempfile::tempfile().unwrap();
@@ -148,6 +151,9 @@ fn the_page_of_the_supervisor_is_read_whole_or_not_at_all() {
     assert_sample(&text, "repl_gateway_restarts_total 2");
     assert_sample(&text, "repl_process_resident_memory_bytes{process=\"supervisor\"} 4096");
     assert_sample(&text, "repl_process_open_files{process=\"supervisor\"} 12");
+    assert_sample(&text, "repl_pool_ready{language=\"javascript\"} 2");
+    assert_sample(&text, "repl_pool_misses_total{language=\"javascript\"} 1");
+    assert_sample(&text, "repl_pool_refill_seconds_total{language=\"javascript\"} 1.5");
     assert_sample(&metrics.text().unwrap(), "repl_gateway_restarts_total 2");
 }
 

@@ -25,6 +25,7 @@ mod v1;
 mod v2;
 
 use std::{
+    cell::Cell,
     fs::{self, File},
     io,
     path::{Path, PathBuf},
@@ -181,12 +182,44 @@ pub struct Group {
     unified: Option<PathBuf>,
     /// Where those are listed that take no part in the group's share of the processors.
     favoured: Option<PathBuf>,
+    /// The files of its memory limit, the one of memory alone first.
+    memory: Vec<PathBuf>,
+    memory_bytes: Cell<u64>,
+    /// The file of its share of the processors, the least that it takes, and the usual one.
+    share: Option<(PathBuf, usize, usize)>,
     meters: Meters,
 }
 
 impl Group {
-    fn new() -> Group {
-        Group { folders: Vec::new(), unified: None, favoured: None, meters: Meters::default() }
+    fn new(limits: &Limits) -> Group {
+        let memory_bytes = Cell::new(limits.memory_bytes);
+        let (folders, memory, meters) = (Vec::new(), Vec::new(), Meters::default());
+        Group { folders, unified: None, favoured: None, memory, memory_bytes, share: None, meters }
+    }
+
+    /// Sets another memory limit, where there is one, and gives back the usual share of the processors.
+    ///
+    /// # Errors
+    /// [`CgroupError::Limit`], for example `EBUSY` where more is in use already.
+    pub fn begin(&self, memory_bytes: u64) -> Result<(), CgroupError> {
+        if let Some((file, _, usual)) = &self.share {
+            set(file.clone(), usual)?;
+        }
+        let before = self.memory_bytes.replace(memory_bytes);
+        // Memory with swap may never be the lower of the two.
+        let files: Vec<_> = match memory_bytes < before {
+            true => self.memory.iter().collect(),
+            false => self.memory.iter().rev().collect(),
+        };
+        files.into_iter().filter(|_| memory_bytes != before).try_for_each(|file| set(file.clone(), memory_bytes))
+    }
+
+    /// Leaves the processors to others as long as those want them.
+    ///
+    /// # Errors
+    /// [`CgroupError::Limit`]
+    pub fn yield_processors(&self) -> Result<(), CgroupError> {
+        self.share.as_ref().map_or(Ok(()), |(file, least, _)| set(file.clone(), least))
     }
 
     /// Makes one more folder that belongs to the group; `Drop` removes it if a later step fails.

@@ -36,7 +36,7 @@ use rustix::thread::{
     set_thread_groups, set_thread_res_gid, set_thread_res_uid,
 };
 
-use super::{enter, plan, sys};
+use super::{plan, rights, sys};
 pub use caller::caller;
 
 /// Left for new ones, beside those for mounts and for the user. The new network has nothing in it, and is not up.
@@ -136,7 +136,7 @@ pub(super) fn drop_bounding_set() -> Result<(), ConfineError> {
 
 pub(super) fn drop_capabilities() -> Result<(), ConfineError> {
     clear_ambient_capability_set().map_err(step("drop ambient capabilities"))?;
-    enter::keep_capabilities(CapabilitySet::empty()).map_err(step("drop capabilities"))?;
+    rights::keep_capabilities(CapabilitySet::empty()).map_err(step("drop capabilities"))?;
     set_no_new_privs(true).map_err(step("set no_new_privs"))
 }
 

@@ -15,29 +15,19 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags, openat};
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use rustix::pipe::{PipeFlags, pipe_with};
-use rustix::process::{
-    DumpableBehavior, Pid, Signal, getpid, set_child_subreaper, set_dumpable_behavior, set_parent_process_death_signal,
-    umask,
-};
-use rustix::thread::{
-    CapabilitiesSecureBits, CapabilitySet, CapabilitySets, Gid, Uid, UnshareFlags, clear_ambient_capability_set,
-    remove_capability_from_bounding_set, set_capabilities, set_capabilities_secure_bits, set_no_new_privs,
-    set_thread_groups, set_thread_res_gid, set_thread_res_uid,
-};
+use rustix::process::{Pid, Signal, getpid, set_child_subreaper, set_parent_process_death_signal, umask};
+use rustix::thread::{CapabilitySet, UnshareFlags};
 
 use super::cgroup::Entrance;
 use super::error::{At, Failure, Step};
 use super::init::{self, Held, stdin};
 use super::place::{Place, Root};
 use super::policy::{self, Network};
+use super::rights::{INIT_ID, keep_capabilities, lock_capabilities, take_identity};
 use super::spawn::{Theirs, note};
-use super::sys::{self, Forked};
+use super::sys::{self, Forked, Parent};
+use super::zygote::vacant;
 use super::{Identity, Interrupt, Kind, Limits, Request, payload};
-
-/// Uid and gid of the program, inside.
-pub(super) const PAYLOAD_ID: u32 = 1000;
-/// Uid and gid of init, inside, where there are two.
-pub(super) const INIT_ID: u32 = 0;
 
 const NAMESPACES: libc::c_int = libc::CLONE_NEWUSER
     | libc::CLONE_NEWNS
@@ -62,32 +52,58 @@ pub(super) struct Entry<'a> {
     /// The ways into its cgroup, if it has one.
     pub(super) entrance: Option<Entrance>,
     pub(super) wires: &'a Theirs,
+    /// The program comes from elsewhere: see [`super::zygote`].
+    pub(super) is_vacant: bool,
 }
 
 /// Clones the caller into new namespaces; the copy waits for a packet on its `sync` socket. Returns pid and pidfd.
 /// `supervisors_sync` is the number of the supervisor's end of that socket, of which the copy has one, too.
-pub(super) fn start(entry: &Entry<'_>, root: &Root<'_>, supervisors_sync: RawFd) -> io::Result<(i32, OwnedFd)> {
+pub(super) fn start(
+    entry: &Entry<'_>,
+    root: &Root<'_>,
+    supervisors_sync: RawFd,
+    parent: Parent,
+) -> io::Result<(i32, OwnedFd)> {
     let (namespaces, cgroup) = match root {
         Root::Own(_) => (NAMESPACES, entry.entrance.as_ref().and_then(Entrance::unified)),
         Root::Hosts(_) => (0, None),
     };
     // SAFETY: `spawn` has asked Linux that this process has one thread, and `stay` never returns.
-    match unsafe { sys::clone_process_into(namespaces, cgroup) }? {
+    match unsafe { sys::clone_process_into(namespaces, cgroup, parent) }? {
         Forked::Parent { pid, pidfd } => Ok((pid, pidfd)),
         Forked::Child => stay(entry, |entry| become_init(entry, root, supervisors_sync)),
+    }
+}
+
+/// Clones the caller into new namespaces and has the copy do `part`, which reports on `sync` if it fails. Returns pid and
+/// pidfd. The caller has asked Linux whether it has one thread.
+pub(super) fn clone_for(
+    namespaces: libc::c_int,
+    sync: &OwnedFd,
+    part: impl FnOnce() -> Result<Infallible, Failure>,
+) -> io::Result<(i32, OwnedFd)> {
+    // SAFETY: it has one thread, and `stay_with` never returns.
+    match unsafe { sys::clone_process_into(namespaces, None, Parent::Caller) }? {
+        Forked::Parent { pid, pidfd } => Ok((pid, pidfd)),
+        Forked::Child => stay_with(sync, part),
     }
 }
 
 /// Runs a part in a copy of this process, reports how it failed, and ends the copy. A panic must not unwind into code
 /// that would go on as a second supervisor.
 pub(super) fn stay(entry: &Entry<'_>, part: impl FnOnce(&Entry<'_>) -> Result<Infallible, Failure>) -> ! {
-    let failure = match catch_unwind(AssertUnwindSafe(|| part(entry))) {
+    stay_with(&entry.wires.sync, || part(entry))
+}
+
+/// As [`stay`], with the socket to report on.
+pub(super) fn stay_with(sync: &OwnedFd, part: impl FnOnce() -> Result<Infallible, Failure>) -> ! {
+    let failure = match catch_unwind(AssertUnwindSafe(part)) {
         Ok(Ok(never)) => match never {},
         Ok(Err(failure)) => failure,
         Err(_) => Failure { step: Step::Panic, errno: libc::EFAULT },
     };
     // If the supervisor is gone, nobody wants to know.
-    let _ = send(&entry.wires.sync, &failure.encode(), SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
+    let _ = send(sync, &failure.encode(), SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
     sys::exit_now(1)
 }
 
@@ -102,6 +118,7 @@ fn become_init(entry: &Entry<'_>, root: &Root<'_>, supervisors_sync: RawFd) -> R
     };
     take_identity(entry.request.identity, INIT_ID).at(Step::InitIdentity)?;
     die_with_supervisor(&entry.wires.sync, Signal::KILL).at(Step::DeathSignal)?;
+    let namespaces = if entry.is_vacant { Some(open_ways_in()?) } else { None };
     let inside = parts.enter()?;
     if !inside.has_proc {
         send(&entry.wires.sync, &[note::NO_PROC], SendFlags::NOSIGNAL).at(Step::Start)?;
@@ -110,12 +127,25 @@ fn become_init(entry: &Entry<'_>, root: &Root<'_>, supervisors_sync: RawFd) -> R
     if entry.policy.network == Network::Loopback {
         sys::raise_loopback().at(Step::Loopback)?;
     }
-    lock_and_serve(entry, inside.proc)
+    lock_and_serve(entry, inside.proc, namespaces)
 }
 
-/// Locks init, starts the program and serves as init for good. `proc` is a complete `/proc`.
-pub(super) fn lock_and_serve(entry: &Entry<'_>, proc: Option<OwnedFd>) -> Result<Infallible, Failure> {
+/// Takes the last of its namespaces and opens all of them for a program that is to come.
+fn open_ways_in() -> Result<Vec<OwnedFd>, Failure> {
     sys::unshare(UnshareFlags::NEWCGROUP).at(Step::CgroupNamespace)?;
+    vacant::open_namespaces().at(Step::CgroupNamespace)
+}
+
+/// Locks init, starts the program and serves as init for good. `proc` is a complete `/proc`; `namespaces` are open for a
+/// program that is to come.
+pub(super) fn lock_and_serve(
+    entry: &Entry<'_>,
+    proc: Option<OwnedFd>,
+    namespaces: Option<Vec<OwnedFd>>,
+) -> Result<Infallible, Failure> {
+    if namespaces.is_none() {
+        sys::unshare(UnshareFlags::NEWCGROUP).at(Step::CgroupNamespace)?;
+    }
     sys::set_domain_name("(none)").at(Step::Hostname)?;
     if let Some(proc) = &proc {
         // One wall of several, and a host may hide these files: best effort.
@@ -123,7 +153,7 @@ pub(super) fn lock_and_serve(entry: &Entry<'_>, proc: Option<OwnedFd>) -> Result
         let _ = limit_watchers(proc);
     }
     lock_capabilities().at(Step::Capabilities)?;
-    start_program(entry, proc)
+    start_program(entry, proc, namespaces)
 }
 
 /// Where there are no namespaces: what is left of the steps. Init is told to end, since nothing ends with it by itself.
@@ -136,15 +166,22 @@ fn become_plain_init(entry: &Entry<'_>) -> Result<Infallible, Failure> {
     set_child_subreaper(Some(getpid())).at(Step::DeathSignal)?;
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let proc = rustix::fs::open("/proc", flags, Mode::empty()).ok();
-    start_program(entry, proc)
+    start_program(entry, proc, None)
 }
 
-fn start_program(entry: &Entry<'_>, proc: Option<OwnedFd>) -> Result<Infallible, Failure> {
+fn start_program(
+    entry: &Entry<'_>,
+    proc: Option<OwnedFd>,
+    namespaces: Option<Vec<OwnedFd>>,
+) -> Result<Infallible, Failure> {
     let (held, theirs) = make_ends(entry, proc).at(Step::Stdio)?;
-    // SAFETY: this process has one thread, being itself the child of a clone, and `stay` never returns.
-    let leader = match unsafe { sys::clone_process(0) }.at(Step::Fork)? {
-        Forked::Child => stay(entry, |entry| payload::run(entry, &theirs)),
-        Forked::Parent { pid, .. } => Pid::from_raw(pid).ok_or(Failure { step: Step::Fork, errno: libc::ESRCH })?,
+    let leader = match namespaces {
+        Some(namespaces) => vacant::wait_for_program(entry, namespaces, theirs)?,
+        // SAFETY: this process has one thread, being itself the child of a clone, and `stay` never returns.
+        None => match unsafe { sys::clone_process(0) }.at(Step::Fork)? {
+            Forked::Child => stay(entry, |entry| payload::run(entry, &theirs)),
+            Forked::Parent { pid, .. } => Pid::from_raw(pid).ok_or(Failure { step: Step::Fork, errno: libc::ESRCH })?,
+        },
     };
     if let Some(entrance) = &entry.entrance {
         // The program does not come along. It must not be able to keep init from serving, as busy as it may be.
@@ -195,31 +232,6 @@ fn make_ends(entry: &Entry<'_>, proc: Option<OwnedFd>) -> io::Result<(Held, Ends
     Ok((held, Ends { stdin: stdin::open_for_program(entry.place.stdin)?, bell: their_bell, own_pipe }))
 }
 
-/// Becomes one of the two inner ids, with no supplementary groups; nothing to do where there is one id only.
-pub(super) fn take_identity(identity: Identity, id: u32) -> io::Result<()> {
-    if let Identity::Plain { payload, init } = identity {
-        return take_plain_identity(payload, (id == INIT_ID).then_some(init));
-    }
-    if identity == Identity::Single {
-        return Ok(());
-    }
-    let (uid, gid) = (Uid::from_raw(id), Gid::from_raw(id));
-    set_thread_groups(&[])?;
-    set_thread_res_gid(gid, gid, gid)?;
-    Ok(set_thread_res_uid(uid, uid, uid)?)
-}
-
-/// Becomes the program, or init, which acts as the program would: it may signal the program's processes and touch its files
-/// without any capability, and they may not signal init, because its real and saved ids are its own.
-fn take_plain_identity(payload: u32, init: Option<u32>) -> io::Result<()> {
-    let own = init.unwrap_or(payload);
-    if init.is_some() {
-        set_thread_groups(&[])?;
-    }
-    set_thread_res_gid(Gid::from_raw(own), Gid::from_raw(payload), Gid::from_raw(own))?;
-    Ok(set_thread_res_uid(Uid::from_raw(own), Uid::from_raw(payload), Uid::from_raw(own))?)
-}
-
 /// A change of the uid clears the death signal, so this comes after it. A supervisor that died before leaves only its
 /// closed socket to be seen: in here the parent's pid is 0 either way.
 pub(super) fn die_with_supervisor(sync: &OwnedFd, signal: Signal) -> io::Result<()> {
@@ -247,39 +259,6 @@ fn limit_watchers(proc: &OwnedFd) -> io::Result<()> {
 fn set_of_namespace(proc: &OwnedFd, setting: &str, value: &[u8]) -> io::Result<()> {
     let flags = OFlags::WRONLY | OFlags::CLOEXEC;
     File::from(openat(proc, setting, flags, Mode::empty())?).write_all(value)
-}
-
-/// Closes every way in which this process or one that comes from it could get a capability that it gives up later.
-fn lock_capabilities() -> io::Result<()> {
-    for capability in CapabilitySet::all().iter() {
-        remove_known(capability)?;
-    }
-    clear_ambient_capability_set()?;
-    let locked = CapabilitiesSecureBits::NO_ROOT
-        | CapabilitiesSecureBits::NO_ROOT_LOCKED
-        | CapabilitiesSecureBits::NO_SETUID_FIXUP
-        | CapabilitiesSecureBits::NO_SETUID_FIXUP_LOCKED
-        | CapabilitiesSecureBits::KEEP_CAPS_LOCKED
-        | CapabilitiesSecureBits::NO_CAP_AMBIENT_RAISE
-        | CapabilitiesSecureBits::NO_CAP_AMBIENT_RAISE_LOCKED;
-    set_capabilities_secure_bits(locked)?;
-    set_no_new_privs(true)?;
-    // Undumpable, a process is nobody's to trace or to look into; exec undoes it for the program.
-    Ok(set_dumpable_behavior(DumpableBehavior::NotDumpable)?)
-}
-
-/// A kernel older than the name of a capability says EINVAL.
-fn remove_known(capability: CapabilitySet) -> io::Result<()> {
-    match remove_capability_from_bounding_set(capability) {
-        Ok(()) | Err(rustix::io::Errno::INVAL) => Ok(()),
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// Keeps these capabilities and no others; they cannot come back.
-pub(super) fn keep_capabilities(kept: CapabilitySet) -> io::Result<()> {
-    let sets = CapabilitySets { effective: kept, permitted: kept, inheritable: CapabilitySet::empty() };
-    Ok(set_capabilities(None, sets)?)
 }
 
 /// Gives up all that init does not need, and serves as init for good.
@@ -325,8 +304,16 @@ pub(super) fn arrange_stdio(wires: &Theirs, ends: &Ends) -> io::Result<()> {
     let mut sources = vec![&ends.stdin, &wires.stdout, &wires.stderr, &wires.control];
     sources.extend(&ends.bell);
     sources.extend(ends.own_pipe.iter().flat_map(|(read, write)| [read, write]));
+    arrange(&sources, 0, &wires.sync)
+}
+
+/// Gives these the numbers from `first` on, `/dev/null` those below, and closes all others but `sync`, which is above them.
+pub(super) fn arrange(sources: &[&OwnedFd], first: RawFd, sync: &OwnedFd) -> io::Result<()> {
+    let null = open_null()?;
+    let below = (0..first).map(|_| &null);
     // Their present numbers may be among those that are to be filled.
-    let sources = sources.into_iter().map(|fd| high(fd.as_fd())).collect::<io::Result<Vec<_>>>()?;
+    let sources = below.chain(sources.iter().copied()).map(|fd| high(fd.as_fd())).collect::<io::Result<Vec<_>>>()?;
+    drop(null);
     let mut number = 0;
     for source in &sources {
         // SAFETY: the only owners of these numbers are those that this copy of the supervisor was copied with. It neither
@@ -335,7 +322,7 @@ pub(super) fn arrange_stdio(wires: &Theirs, ends: &Ends) -> io::Result<()> {
         number += 1;
     }
     drop(sources);
-    let sync = wires.sync.as_raw_fd();
+    let sync = sync.as_raw_fd();
     // SAFETY: as above; what this function owned is dropped.
     unsafe { sys::close_range(number, sync - 1) }?;
     // SAFETY: as above.

@@ -40,10 +40,12 @@ mod plan;
 mod policy;
 pub mod probe;
 pub mod reduced;
+mod rights;
 mod root;
 mod spawn;
 mod sys;
 pub mod workdir;
+pub mod zygote;
 
 use std::ffi::CString;
 use std::os::fd::{AsFd, OwnedFd};
@@ -56,7 +58,7 @@ use serde::{Deserialize, Serialize};
 
 pub use error::{SpawnError, Step};
 pub use plan::{Plan, PlanError};
-pub use spawn::{enter_outer_namespace, spawn};
+pub use spawn::{enter_outer_namespace, spawn, spawn_from};
 
 /// One sandbox, as the caller wants it.
 #[derive(Debug, Clone, Copy)]
@@ -247,6 +249,22 @@ impl Sandbox {
             refused_forks: None,
         };
         self.group.as_ref().map_or(nothing, cgroup::Group::usage)
+    }
+
+    /// It is given to somebody: from now on it may use so much memory, and has its share of the processors.
+    ///
+    /// # Errors
+    /// [`cgroup::CgroupError::Limit`]
+    pub fn begin(&self, memory_bytes: u64) -> Result<(), cgroup::CgroupError> {
+        self.group.as_ref().map_or(Ok(()), |group| group.begin(memory_bytes))
+    }
+
+    /// Until then, it gets only what others leave of the processors.
+    ///
+    /// # Errors
+    /// As [`Sandbox::begin`].
+    pub fn yield_processors(&self) -> Result<(), cgroup::CgroupError> {
+        self.group.as_ref().map_or(Ok(()), cgroup::Group::yield_processors)
     }
 
     /// Its cgroup, where this host has some.

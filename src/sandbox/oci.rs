@@ -99,7 +99,7 @@ pub(super) fn spawn(plan: &Plan, runtime: &Runtime, request: &Request<'_>) -> Re
     // Where this fails, an exhausted host merely chooses its victims less well.
     let _ = std::fs::write(format!("/proc/{first}/oom_score_adj"), "1000");
     send(&sync, b"g", SendFlags::NOSIGNAL).map_err(|_| SpawnError::Died)?;
-    let (has_proc, listener) = spawn::wait_for_exec(&sync, &level.reported)?;
+    let (has_proc, listener) = spawn::wait_for_program(&sync, &level.reported, spawn::Way::Exec)?;
     (sandbox.has_proc, sandbox.listener) = (has_proc, Some(listener));
     Ok(sandbox)
 }

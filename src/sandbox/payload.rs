@@ -10,7 +10,7 @@ use std::path::Path;
 
 use landlock::{
     ABI, Access as _, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible as _, PathBeneath, PathFd, Ruleset,
-    RulesetAttr as _, RulesetCreatedAttr as _, RulesetStatus, Scope,
+    RulesetAttr as _, RulesetCreated, RulesetCreatedAttr as _, RulesetStatus, Scope,
 };
 use nix::sys::signal::SigSet;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
@@ -21,16 +21,16 @@ use super::enter::{self, Ends, Entry};
 use super::error::{At, Failure, Step};
 use super::policy::{self, Access, Network};
 use super::spawn::note;
-use super::{Identity, Limits, MemoryRlimit, sys};
+use super::{Identity, MemoryRlimit, rights, sys};
 
 /// Becomes the program.
 pub(super) fn run(entry: &Entry<'_>, ends: &Ends) -> Result<Infallible, Failure> {
     let request = entry.request;
     enter::arrange_stdio(entry.wires, ends).at(Step::Stdio)?;
     rustix::process::setsid().at(Step::NewSession)?;
-    set_limits(&entry.limits, entry).at(Step::Rlimits)?;
-    enter::take_identity(request.identity, enter::PAYLOAD_ID).at(Step::PayloadIdentity)?;
-    enter::keep_capabilities(CapabilitySet::empty()).at(Step::Capabilities)?;
+    limits(entry).into_iter().try_for_each(Limit::set).at(Step::Rlimits)?;
+    rights::take_identity(request.identity, rights::PAYLOAD_ID).at(Step::PayloadIdentity)?;
+    rights::keep_capabilities(CapabilitySet::empty()).at(Step::Capabilities)?;
     // From here on, files are made and found with the program's own rights: the workspace may hold links of its making.
     enter_workspace(entry).at(Step::Cwd)?;
     restrict_paths(entry).map_err(|error| cause(&*error)).at(Step::Landlock)?;
@@ -40,8 +40,7 @@ pub(super) fn run(entry: &Entry<'_>, ends: &Ends) -> Result<Infallible, Failure>
     let listener = sys::load_filter_with_listener(entry.filter).at(Step::Seccomp)?;
     hand_over(entry, &listener).at(Step::Seccomp)?;
     drop(listener);
-    // Not before: descriptors on their way in sockets count for all processes of a uid, and could hold up that one.
-    limit(Resource::Nofile, entry.limits.open_files, entry.limits.open_files).at(Step::Rlimits)?;
+    open_files(entry).set().at(Step::Rlimits)?;
     nix::unistd::execve(program, entry.place.argv, request.environment).at(Step::Exec)
 }
 
@@ -55,28 +54,57 @@ fn hand_over(entry: &Entry<'_>, listener: &OwnedFd) -> io::Result<()> {
     Ok(())
 }
 
-fn set_limits(limits: &Limits, entry: &Entry<'_>) -> io::Result<()> {
+/// A limit of setrlimit(2).
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Limit {
+    pub(super) resource: Resource,
+    pub(super) soft: u64,
+    pub(super) hard: u64,
+}
+
+impl Limit {
+    fn new(resource: Resource, soft: u64, hard: u64) -> Self {
+        Self { resource, soft, hard }
+    }
+
+    /// Only ever lowers: raising a hard limit needs a right that even root may lack.
+    fn set(self) -> io::Result<()> {
+        let present = getrlimit(self.resource).maximum.unwrap_or(u64::MAX);
+        let hard = self.hard.min(present);
+        Ok(setrlimit(self.resource, Rlimit { current: Some(self.soft.min(hard)), maximum: Some(hard) })?)
+    }
+}
+
+/// The limits of a program, but for that on open files.
+pub(super) fn limits(entry: &Entry<'_>) -> Vec<Limit> {
     const STACK: u64 = 8 << 20;
     // Linux runs the host's crash handler, as root, whatever the limit, but for this very value.
     const NO_CORE: u64 = 1;
-    if !entry.memory_is_counted {
-        let resource = match limits.memory_rlimit {
-            MemoryRlimit::AddressSpace => Resource::As,
-            MemoryRlimit::Data => Resource::Data,
-        };
-        limit(resource, limits.memory_bytes, limits.memory_bytes)?;
-    }
-    let processes = process_rlimit(entry);
-    limit(Resource::Nproc, processes, processes)?;
-    limit(Resource::Core, NO_CORE, NO_CORE)?;
-    limit(Resource::Fsize, limits.file_bytes, limits.file_bytes)?;
-    limit(Resource::Cpu, limits.cpu_seconds, limits.cpu_seconds)?;
-    limit(Resource::Stack, STACK, 8 * STACK)?;
-    limit(Resource::Memlock, 64 << 10, 64 << 10)?;
-    limit(Resource::Msgqueue, 0, 0)?;
-    limit(Resource::Sigpending, 1024, 1024)?;
-    limit(Resource::Rtprio, 0, 0)?;
-    limit(Resource::Nice, 0, 0)
+    let limits = &entry.limits;
+    let same = |resource, most| Limit::new(resource, most, most);
+    let memory = match limits.memory_rlimit {
+        MemoryRlimit::AddressSpace => Resource::As,
+        MemoryRlimit::Data => Resource::Data,
+    };
+    let memory = (!entry.memory_is_counted).then(|| same(memory, limits.memory_bytes));
+    let others = [
+        same(Resource::Nproc, process_rlimit(entry)),
+        same(Resource::Core, NO_CORE),
+        same(Resource::Fsize, limits.file_bytes),
+        same(Resource::Cpu, limits.cpu_seconds),
+        Limit::new(Resource::Stack, STACK, 8 * STACK),
+        same(Resource::Memlock, 64 << 10),
+        same(Resource::Msgqueue, 0),
+        same(Resource::Sigpending, 1024),
+        same(Resource::Rtprio, 0),
+        same(Resource::Nice, 0),
+    ];
+    memory.into_iter().chain(others).collect()
+}
+
+/// Set last of all: descriptors on their way in sockets count for all processes of a uid, and could hold up the listener's.
+pub(super) fn open_files(entry: &Entry<'_>) -> Limit {
+    Limit::new(Resource::Nofile, entry.limits.open_files, entry.limits.open_files)
 }
 
 /// Linux counts what a cgroup refuses and not what this limit does, so where there is a cgroup it is to strike first.
@@ -88,13 +116,6 @@ fn process_rlimit(entry: &Entry<'_>) -> u64 {
         return processes + BESIDE;
     }
     processes + u64::from(entry.request.identity == Identity::Single)
-}
-
-/// Only ever lowers: raising a hard limit needs a right that even root may lack.
-fn limit(resource: Resource, soft: u64, hard: u64) -> io::Result<()> {
-    let present = getrlimit(resource).maximum.unwrap_or(u64::MAX);
-    let hard = hard.min(present);
-    Ok(setrlimit(resource, Rlimit { current: Some(soft.min(hard)), maximum: Some(hard) })?)
 }
 
 fn enter_workspace(entry: &Entry<'_>) -> io::Result<()> {
@@ -111,8 +132,24 @@ fn enter_workspace(entry: &Entry<'_>) -> io::Result<()> {
     std::env::set_current_dir(workspace).or_else(|_| std::env::set_current_dir("/"))
 }
 
-/// Everything that this kernel's Landlock can refuse is refused, but for the paths of the policy.
 fn restrict_paths(entry: &Entry<'_>) -> Result<(), Box<dyn Error>> {
+    let status = ruleset(entry)?.restrict_self()?;
+    // Guaranteed by the hard requirement; asserted, because everything hangs on it.
+    assert_eq!(status.ruleset, RulesetStatus::FullyEnforced);
+    Ok(())
+}
+
+/// The rules of Landlock for somebody else to enforce on itself.
+///
+/// # Errors
+/// What Linux says.
+pub(super) fn rules(entry: &Entry<'_>) -> io::Result<OwnedFd> {
+    let rules: Option<OwnedFd> = ruleset(entry).map_err(|error| cause(&*error))?.into();
+    rules.ok_or_else(|| io::Error::from_raw_os_error(libc::ENOSYS))
+}
+
+/// Everything that this kernel's Landlock can refuse is refused, but for the paths of the policy.
+fn ruleset(entry: &Entry<'_>) -> Result<RulesetCreated, Box<dyn Error>> {
     let abi = entry.landlock;
     let mut rules =
         Ruleset::default().set_compatibility(CompatLevel::HardRequirement).handle_access(AccessFs::from_all(abi))?;
@@ -127,10 +164,7 @@ fn restrict_paths(entry: &Entry<'_>) -> Result<(), Box<dyn Error>> {
         let fit = if path.is_dir() { AccessFs::from_all(abi) } else { AccessFs::from_file(abi) };
         rules = rules.add_rule(PathBeneath::new(PathFd::new(path)?, rights(access, abi) & fit))?;
     }
-    let status = rules.restrict_self()?;
-    // Guaranteed by the hard requirement; asserted, because everything hangs on it.
-    assert_eq!(status.ruleset, RulesetStatus::FullyEnforced);
-    Ok(())
+    Ok(rules)
 }
 
 /// The paths of the policy, as they are inside.

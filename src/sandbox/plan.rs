@@ -143,6 +143,11 @@ impl Plan {
         self.host.has_memory()
     }
 
+    /// The memory that a sandbox of a level gets of what is asked for.
+    pub fn memory_bytes(&self, mode: SandboxMode, kind: Kind, asked: u64) -> u64 {
+        asked.min(self.level(mode, kind).policy.max_memory_bytes)
+    }
+
     /// Removes the server's own cgroups. For the end, when all sandboxes are released.
     pub fn shutdown(&self) {
         self.host.shutdown();

@@ -124,6 +124,11 @@ impl<'a> Parts<'a> {
         Ok(())
     }
 
+    /// Attaches one more mount.
+    pub(super) fn attach_also(&mut self, mount: OwnedFd, target: &Path) {
+        self.trees.push(Tree { mount, target: target.to_owned(), is_dir: true });
+    }
+
     /// The root of the working directory; a path only.
     pub(super) fn workdir(&self) -> BorrowedFd<'_> {
         self.workdir.as_fd()

@@ -2,7 +2,7 @@
 
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd, RawFd};
 use std::path::{Component, Path};
 use std::sync::Arc;
 
@@ -22,7 +22,9 @@ use super::error::{Failure, SpawnError};
 use super::notify::{Listener, Next, Reported};
 use super::place::Root;
 use super::plan::Plan;
-use super::{Identity, Limits, Request, Sandbox, oci, sys};
+use super::sys::Parent;
+use super::zygote::{Zygote, vacant};
+use super::{Identity, Limits, Request, Sandbox, oci, rights, sys};
 
 /// How long a child may be silent while it sets up, in seconds. It needs some milliseconds; a host that swaps, more.
 pub(super) const SILENCE_S: i64 = 10;
@@ -41,6 +43,18 @@ pub(super) mod note {
 /// # Errors
 /// [`SpawnError`] tells the step. Nothing is left behind then.
 pub fn spawn(plan: &Plan, request: &Request<'_>) -> Result<Sandbox, SpawnError> {
+    spawn_with(plan, request, None)
+}
+
+/// As [`spawn`], but nothing is executed: the program is a fork of a zygote, which was started for this level.
+///
+/// # Errors
+/// As there.
+pub fn spawn_from(plan: &Plan, request: &Request<'_>, zygote: &Zygote) -> Result<Sandbox, SpawnError> {
+    spawn_with(plan, request, Some(zygote))
+}
+
+fn spawn_with(plan: &Plan, request: &Request<'_>, zygote: Option<&Zygote>) -> Result<Sandbox, SpawnError> {
     check(request)?;
     let user = user_of(plan, request)?;
     let level = plan.level(request.mode, request.kind);
@@ -65,11 +79,9 @@ pub fn spawn(plan: &Plan, request: &Request<'_>) -> Result<Sandbox, SpawnError> 
         place: root.place(level.policy, request),
         entrance: group.as_ref().map(Group::entrance).transpose()?,
         wires: &theirs,
+        is_vacant: zygote.is_some(),
     };
-    let start = || owned_by(request.identity, || enter::start(&entry, &root, ours.sync.as_raw_fd()));
-    let (pid, pidfd) = with_signals_blocked(start).map_err(SpawnError::Namespaces)?;
-    drop(theirs);
-
+    let Begun { pid, pidfd, mapped } = begin(&entry, &root, ours.sync.as_raw_fd(), zygote)?;
     let Ours { sync, stdout, stderr, control, init } = ours;
     // From here on, dropping the sandbox undoes everything.
     let mut sandbox =
@@ -78,13 +90,42 @@ pub fn spawn(plan: &Plan, request: &Request<'_>) -> Result<Sandbox, SpawnError> 
         // It could not be born there: `clone3` may be refused, where namespaces are.
         group.attach(pid)?;
     }
-    map_ids(pid, request.identity).map_err(SpawnError::Identity)?;
+    mapped.map_err(SpawnError::Identity)?;
     // Where this fails, an exhausted host merely chooses its victims less well.
     let _ = std::fs::write(format!("/proc/{pid}/oom_score_adj"), "1000");
     send(&sync, b"g", SendFlags::NOSIGNAL).map_err(|_| SpawnError::Died)?;
-    let (has_proc, listener) = wait_for_exec(&sync, &level.reported)?;
-    (sandbox.has_proc, sandbox.listener) = (has_proc, Some(listener));
+    if let Some(zygote) = zygote {
+        let vacancy = vacant::wait_for_vacancy(&sync, |note| sandbox.has_proc &= note != note::NO_PROC)?;
+        zygote.fill(&entry, &vacancy, &theirs)?;
+    }
+    let way = if zygote.is_some() { Way::Fork } else { Way::Exec };
+    drop(theirs);
+    let (has_proc, listener) = wait_for_program(&sync, &level.reported, way)?;
+    sandbox.has_proc &= has_proc;
+    sandbox.listener = Some(listener);
     Ok(sandbox)
+}
+
+/// Init, waiting.
+struct Begun {
+    pid: i32,
+    pidfd: OwnedFd,
+    /// Whether its ids could be mapped.
+    mapped: io::Result<()>,
+}
+
+/// Clones init, in the user namespace of the zygote if there is one.
+fn begin(entry: &Entry<'_>, root: &Root<'_>, sync: RawFd, zygote: Option<&Zygote>) -> Result<Begun, SpawnError> {
+    let identity = entry.request.identity;
+    let start = |parent| {
+        let (pid, pidfd) = owned_by(identity, || enter::start(entry, root, sync, parent))?;
+        Ok(Begun { pid, pidfd, mapped: map_ids(pid, identity) })
+    };
+    let started = || match zygote.and_then(|zygote| zygote.namespace.as_ref()) {
+        Some(namespace) => sys::inside_user_namespace(namespace.as_fd(), || start(Parent::Callers)),
+        None => start(Parent::Caller),
+    };
+    with_signals_blocked(started).map_err(SpawnError::Namespaces)
 }
 
 /// Takes an unprivileged process into a user and mount namespace of its own, in which it may make sandboxes with
@@ -229,7 +270,7 @@ fn map_ids(pid: i32, identity: Identity) -> io::Result<()> {
     let write = |file: &str, text: &str| std::fs::write(format!("/proc/{pid}/{file}"), text);
     match identity {
         Identity::Mapped { payload, init } => {
-            let map = format!("{} {payload} 1\n{} {init} 1\n", enter::PAYLOAD_ID, enter::INIT_ID);
+            let map = format!("{} {payload} 1\n{} {init} 1\n", rights::PAYLOAD_ID, rights::INIT_ID);
             write("uid_map", &map)?;
             write("gid_map", &map)
         }
@@ -237,20 +278,33 @@ fn map_ids(pid: i32, identity: Identity) -> io::Result<()> {
         Identity::Single => {
             let (uid, gid) = identity.payload_owner();
             write("setgroups", "deny")?;
-            write("uid_map", &format!("{} {uid} 1\n", enter::PAYLOAD_ID))?;
-            write("gid_map", &format!("{} {gid} 1\n", enter::PAYLOAD_ID))
+            write("uid_map", &format!("{} {uid} 1\n", rights::PAYLOAD_ID))?;
+            write("gid_map", &format!("{} {gid} 1\n", rights::PAYLOAD_ID))
         }
     }
 }
 
+/// How a program comes to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way {
+    /// It is executed, which may be a call that Linux asks about.
+    Exec,
+    /// It is a fork, and executes nothing.
+    Fork,
+}
+
 /// Waits until the child's last copy of the socket is closed, which exec does, and lets that exec pass where Linux asks
 /// about it. Returns whether there is a `/proc`, and where Linux asks from now on.
-pub(super) fn wait_for_exec(sync: &OwnedFd, reported: &Arc<Reported>) -> Result<(bool, Listener), SpawnError> {
+pub(super) fn wait_for_program(
+    sync: &OwnedFd,
+    reported: &Arc<Reported>,
+    way: Way,
+) -> Result<(bool, Listener), SpawnError> {
     let mut has_proc = true;
     let mut listener: Option<Listener> = None;
     loop {
-        wait_for_news(sync, listener.as_ref())?;
-        if let Some(listener) = &listener
+        wait_for_news(sync, listener.as_ref().filter(|_| way == Way::Exec))?;
+        if let (Some(listener), Way::Exec) = (&listener, way)
             && let Next::Call(call) = listener.next().map_err(SpawnError::Descriptors)?
         {
             listener.let_pass(&call).map_err(SpawnError::Descriptors)?;

@@ -26,14 +26,27 @@ pub(super) enum Forked {
 /// not return into the code of the caller's caller, which believes that it exists once.
 pub(super) unsafe fn clone_process(namespaces: libc::c_int) -> io::Result<Forked> {
     // SAFETY: the caller's promise.
-    unsafe { clone_process_into(namespaces, None) }
+    unsafe { clone_process_into(namespaces, None, Parent::Caller) }
+}
+
+/// Whose child a clone becomes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Parent {
+    /// The caller's.
+    Caller,
+    /// That of the caller's parent.
+    Callers,
 }
 
 /// As [`clone_process`], with the child born in this cgroup of v2.
 ///
 /// # Safety
 /// As there.
-pub(super) unsafe fn clone_process_into(namespaces: libc::c_int, cgroup: Option<BorrowedFd<'_>>) -> io::Result<Forked> {
+pub(super) unsafe fn clone_process_into(
+    namespaces: libc::c_int,
+    cgroup: Option<BorrowedFd<'_>>,
+    parent: Parent,
+) -> io::Result<Forked> {
     let mut pidfd: RawFd = -1;
     // SAFETY: all-zero bytes are a valid `clone_args`: a plain structure of integers.
     let mut args: libc::clone_args = unsafe { std::mem::zeroed() };
@@ -44,7 +57,11 @@ pub(super) unsafe fn clone_process_into(namespaces: libc::c_int, cgroup: Option<
         args.cgroup = u64::from(cgroup.as_raw_fd().unsigned_abs());
     }
     args.pidfd = (&raw mut pidfd) as u64;
-    args.exit_signal = libc::SIGCHLD as u64;
+    match parent {
+        Parent::Caller => args.exit_signal = libc::SIGCHLD as u64,
+        // The signal is the caller's own then.
+        Parent::Callers => args.flags |= libc::CLONE_PARENT as u64,
+    }
     // SAFETY: `args` is valid for its whole size, asks for no shared memory and no stack of its own, and `pidfd` outlives
     // the call. The rest is the caller's promise.
     let result = unsafe { libc::syscall(libc::SYS_clone3, &raw mut args, size_of::<libc::clone_args>()) };
@@ -91,6 +108,58 @@ unsafe fn clone_by_flags() -> io::Result<Forked> {
         }
     }
 }
+
+/// Has `part` done by a process that has entered a user namespace and shares all memory and descriptors with this one, which
+/// waits meanwhile. What that process clones with [`Parent::Callers`] is a child of this one.
+///
+/// # Errors
+/// What Linux says of the clone, or of entering the namespace. A panic of `part` ends up as one here.
+pub(super) fn inside_user_namespace<T>(
+    namespace: BorrowedFd<'_>,
+    part: impl FnOnce() -> io::Result<T>,
+) -> io::Result<T> {
+    struct Order<'a, F, T> {
+        namespace: BorrowedFd<'a>,
+        part: Option<F>,
+        result: Option<std::thread::Result<io::Result<T>>>,
+    }
+    extern "C" fn run<F: FnOnce() -> io::Result<T>, T>(order: *mut libc::c_void) -> libc::c_int {
+        // SAFETY: it is the order below, which its owner does not touch before this process has ended.
+        let order = unsafe { &mut *order.cast::<Order<'_, F, T>>() };
+        let (namespace, part) = (order.namespace, order.part.take());
+        order.result = Some(catch_unwind(AssertUnwindSafe(|| {
+            // SAFETY: the call reads no memory.
+            check(unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWUSER) }.into())?;
+            part.map_or_else(|| Err(io::Error::from_raw_os_error(libc::EINVAL)), |part| part())
+        })));
+        0
+    }
+    fn address<F: FnOnce() -> io::Result<T>, T>(_: &Option<F>) -> extern "C" fn(*mut libc::c_void) -> libc::c_int {
+        run::<F, T>
+    }
+    must_be_single_threaded()?;
+    let mut order = Order { namespace, part: Some(part), result: None };
+    let entry = address::<_, T>(&order.part);
+    // What is cloned lives on in a copy of this stack.
+    let mut stack = vec![0_u128; SHARED_STACK / size_of::<u128>()];
+    let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_FILES | libc::SIGCHLD;
+    // SAFETY: the stack is aligned, and it and `order` outlive the process, for which the call waits. This process has one
+    // thread, so nobody else is in the memory that the two share.
+    let pid = unsafe { libc::clone(entry, stack.as_mut_ptr_range().end.cast(), flags, (&raw mut order).cast()) };
+    check(pid.into())?;
+    // It has ended; nobody asks how.
+    let pid = Pid::from_raw(pid);
+    while matches!(rustix::process::waitpid(pid, rustix::process::WaitOptions::empty()), Err(rustix::io::Errno::INTR)) {
+    }
+    match order.result {
+        Some(Ok(result)) => result,
+        Some(Err(panic)) => std::panic::resume_unwind(panic),
+        None => Err(io::Error::from_raw_os_error(libc::ECHILD)),
+    }
+}
+
+/// Bytes of the stack of such a process, and of what it clones.
+const SHARED_STACK: usize = 1 << 20;
 
 /// Has a copy of this process do `part` and exit with what it returns; the copy runs nothing else.
 ///

@@ -163,6 +163,24 @@ impl Workdir {
         self.place.is_some()
     }
 
+    /// Makes a directory in it with those above it, all of the program's, before any program ran here.
+    ///
+    /// # Errors
+    /// What Linux says, for example `ENOSPC`.
+    pub fn make_directories(&self, path: &str, identity: Identity) -> io::Result<()> {
+        let (uid, gid) = identity.payload_owner();
+        let owner = (Some(rustix::fs::Uid::from_raw(uid)), Some(rustix::fs::Gid::from_raw(gid)));
+        let ends = path.match_indices('/').map(|(at, _)| at).chain([path.len()]);
+        for made in ends.map(|end| &path[..end]).filter(|made| !made.is_empty()) {
+            match mkdirat(&self.mount, made, Mode::from_raw_mode(0o755)) {
+                Ok(()) => rustix::fs::chownat(&self.mount, made, owner.0, owner.1, AtFlags::SYMLINK_NOFOLLOW)?,
+                Err(Errno::EXIST) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
     /// Where a path of the sandbox is: as it is said, but where `/workspace` and `/tmp` are plain directories.
     pub fn locate(&self, path: &str) -> String {
         self.home.as_ref().map_or_else(|| path.to_owned(), |home| home.locate(path))

@@ -58,6 +58,8 @@ fn settings(data_dir: &Path, file: Option<&Path>) -> anyhow::Result<Config> {
     config.store = Store::default();
     config.rate_limit = RateLimit { enabled: false, ..RateLimit::default() };
     config.sessions.max = SESSIONS;
+    // It is there for one command, which waits for nothing else.
+    config.pool.max = 0;
     config.sessions.idle_timeout_s = IDLE_TIMEOUT_S;
     config.log.level = LogLevel::Error;
     Ok(config)

@@ -11,12 +11,21 @@ use crate::sandbox::workdir::{Workdir, Workdirs};
 /// Inodes of a working directory for each MiB of it: enough for many small files, too few to fill the host's memory.
 const INODES_PER_MB: u64 = 256;
 
-struct Home {
+/// A working directory and its users.
+#[derive(Debug)]
+pub(super) struct Home {
     workdir: Workdir,
     identity: Identity,
     slot: u32,
     /// When it was last asked for, in askings.
     used: u64,
+}
+
+impl Home {
+    /// Where it is, and whose.
+    pub(super) fn place(&self) -> (&Workdir, Identity) {
+        (&self.workdir, self.identity)
+    }
 }
 
 /// The homes of all sessions that have had a sandbox.
@@ -51,28 +60,51 @@ impl Homes {
     /// The home of a session, made at first use.
     pub(super) fn of(&mut self, session: &SessionId) -> io::Result<(&Workdir, Identity)> {
         if !self.homes.contains_key(session) {
-            let slot = self.take_slot();
-            let identity = self.identity(slot);
-            match self.workdirs.create(self.disk_mb << 20, self.disk_mb * INODES_PER_MB, identity) {
-                Ok(workdir) => {
-                    self.homes.insert(session.clone(), Home { workdir, identity, slot, used: 0 });
-                }
-                Err(error) => {
-                    self.free.insert(slot);
-                    return Err(error);
-                }
-            }
+            let home = self.make()?;
+            self.homes.insert(session.clone(), home);
         }
         self.askings += 1;
         let home = self.homes.get_mut(session).expect("it was there, or has just been made");
         home.used = self.askings;
-        Ok((&home.workdir, home.identity))
+        Ok(home.place())
+    }
+
+    /// Makes a home of which no session is known yet. It goes back by [`Homes::settle`] or [`Homes::give_up`].
+    ///
+    /// # Errors
+    /// What Linux says.
+    pub(super) fn make(&mut self) -> io::Result<Home> {
+        let slot = self.take_slot();
+        let identity = self.identity(slot);
+        match self.workdirs.create(self.disk_mb << 20, self.disk_mb * INODES_PER_MB, identity) {
+            Ok(workdir) => Ok(Home { workdir, identity, slot, used: 0 }),
+            Err(error) => {
+                self.free.insert(slot);
+                Err(error)
+            }
+        }
+    }
+
+    /// Whether a session has one.
+    pub(super) fn has(&self, session: &SessionId) -> bool {
+        self.homes.contains_key(session)
+    }
+
+    /// A session that has none moves in.
+    pub(super) fn settle(&mut self, session: &SessionId, home: Home) {
+        self.askings += 1;
+        self.homes.insert(session.clone(), Home { used: self.askings, ..home });
+    }
+
+    /// Nobody will move in. Every process that ran there must be gone.
+    pub(super) fn give_up(&mut self, home: Home) {
+        self.free.insert(home.slot);
     }
 
     /// Lets a home go. Its users are given out again, so every process of the session must be gone.
     pub(super) fn release(&mut self, session: &SessionId) {
         if let Some(home) = self.homes.remove(session) {
-            self.free.insert(home.slot);
+            self.give_up(home);
         }
     }
 

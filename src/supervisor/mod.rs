@@ -13,6 +13,7 @@ mod bounds;
 pub mod budget;
 mod calling;
 mod child;
+mod draining;
 mod error;
 mod gateway;
 mod gauge;
@@ -22,6 +23,8 @@ pub mod lending;
 mod limits;
 pub mod link;
 mod notify;
+mod pool;
+mod pressure;
 mod processes;
 mod program;
 mod reloading;
@@ -29,6 +32,7 @@ mod sandboxes;
 mod sealing;
 mod standing;
 mod waits;
+mod zygotes;
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -118,6 +122,8 @@ struct Supervisor {
     lending: Lending,
     calling: Option<Calling>,
     gateway: Option<Gateway>,
+    /// Some gateway has accepted connections.
+    is_serving: bool,
     restart_at: Instant,
     reporter: standing::Reporter,
 }
@@ -130,6 +136,7 @@ enum Wake {
     Sandbox(Happening),
     Keys(OwnedFd),
     LimitsDue,
+    SpareWanted,
     Tick,
 }
 
@@ -141,7 +148,8 @@ impl Supervisor {
         let lending = Lending::new(std::mem::take(&mut parts.sources), &parts.config);
         let lending = lending.map_err(SupervisorError::Lending)?;
         let calling = parts.order.take().map(|order| Calling::new(&order)).transpose()?;
-        Ok(Self { parts, sandboxes, sealing, lending, calling, gateway: None, restart_at: Instant::now(), reporter })
+        let restart_at = Instant::now();
+        Ok(Self { parts, sandboxes, sealing, lending, calling, gateway: None, is_serving: false, restart_at, reporter })
     }
 
     async fn serve(&mut self) -> Result<(), SupervisorError> {
@@ -163,6 +171,8 @@ impl Supervisor {
                 wake = Gateway::wake(&mut self.gateway) => wake,
                 happening = self.sandboxes.next() => Wake::Sandbox(happening),
                 keys = Calling::next(&mut self.calling) => Wake::Keys(keys),
+                // Last of all: whoever waits for something waits for no interpreter of nobody's.
+                () = std::future::ready(()), if self.is_serving && self.sandboxes.wants_spare() => Wake::SpareWanted,
             };
             match wake {
                 Wake::Stop => return self.drain().await,
@@ -179,6 +189,7 @@ impl Supervisor {
                 Wake::Sandbox(happening) => self.happened(happening),
                 Wake::Keys(keys) => self.take_keys(keys),
                 Wake::LimitsDue => self.check_limits(),
+                Wake::SpareWanted => self.sandboxes.make_spare(&self.parts),
                 Wake::Tick => self.tick()?,
             }
         }
@@ -220,6 +231,7 @@ impl Supervisor {
                 }
             }
             ToSupervisor::Serving => {
+                self.is_serving = true;
                 let redirect = self.parts.redirect.as_ref().and_then(|it| it.local_addr().ok());
                 tracing::info!(listen = ?self.listen(), redirect = redirect.map(tracing::field::display), "serving");
             }
@@ -266,6 +278,7 @@ impl Supervisor {
                 let exited = self.sandboxes.ended(sandbox).map(ToGateway::Exited);
                 self.tell(exited);
             }
+            Happening::Booted(sandbox) => self.sandboxes.spare_booted(sandbox),
             Happening::Calls(watched) => {
                 let (round, news) = self.sandboxes.look_at_calls(&watched);
                 self.tell(news);
@@ -327,69 +340,6 @@ impl Supervisor {
         if let Some(mut gateway) = self.gateway.take() {
             gateway.kill();
             gateway.ended().await;
-        }
-    }
-
-    async fn drain(&mut self) -> Result<(), SupervisorError> {
-        tracing::info!("draining");
-        if let Some(mut gateway) = self.gateway.take() {
-            gateway.send(&ToGateway::Drain, Vec::new());
-            gateway.flush(&self.sandboxes);
-            let limit = Duration::from_secs(self.parts.config.edge.drain_s) + Duration::from_secs(2);
-            if tokio::time::timeout(limit, self.until_gone(&mut gateway)).await.is_err() {
-                tracing::warn!("the gateway did not drain in time; it is killed");
-                gateway.kill();
-                gateway.ended().await;
-            }
-        }
-        if let Some(calling) = &mut self.calling {
-            calling.finish().await;
-        }
-        Ok(())
-    }
-
-    /// While a gateway drains it may still kill sandboxes, and sandboxes may still end.
-    async fn until_gone(&mut self, gateway: &mut Gateway) {
-        loop {
-            let due = self.sandboxes.limits_due();
-            tokio::select! {
-                wake = gateway.next() => match wake {
-                    Wake::FromGateway(Ok(messages)) => {
-                        for message in messages {
-                            match message {
-                                ToSupervisor::Kill(sandbox) => self.sandboxes.kill(sandbox),
-                                ToSupervisor::LetGo(sandbox) => self.sandboxes.let_go(sandbox),
-                                ToSupervisor::Release(session) => self.sandboxes.release(&session),
-                                ToSupervisor::Seal(head) => gateway.tell(self.sealing.seal(head), &self.sandboxes),
-                                ToSupervisor::Watch { sandbox, watch } => self.sandboxes.watch(sandbox, watch),
-                                ToSupervisor::Measure(sandbox) => {
-                                    let measured = self.sandboxes.measure(sandbox).map(ToGateway::Measured);
-                                    gateway.tell(measured, &self.sandboxes);
-                                }
-                                _ => {}
-                            }
-                        }
-                    }
-                    Wake::FromGateway(Err(_)) => return gateway.ended().await,
-                    Wake::GatewayGone => return,
-                    Wake::Stop | Wake::Reload | Wake::Sandbox(_) | Wake::Keys(_) | Wake::LimitsDue | Wake::Tick => {}
-                },
-                happening = self.sandboxes.next() => match happening {
-                    Happening::Exit(sandbox) => {
-                        let exited = self.sandboxes.ended(sandbox).map(ToGateway::Exited);
-                        gateway.tell(exited, &self.sandboxes);
-                    }
-                    Happening::Calls(watched) => {
-                        let (round, news) = self.sandboxes.look_at_calls(&watched);
-                        gateway.tell(news, &self.sandboxes);
-                        self.sandboxes.refuse_calls(watched, &round);
-                    }
-                },
-                () = until(due) => {
-                    let news = self.sandboxes.check_limits();
-                    gateway.tell(news, &self.sandboxes);
-                }
-            }
         }
     }
 }

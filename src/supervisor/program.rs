@@ -20,6 +20,8 @@ pub struct Program {
     pub version: String,
     /// The interpreter with its arguments.
     pub argv: Vec<CString>,
+    /// The same as a zygote, which forks into sandboxes; none where it cannot be one.
+    pub zygote_argv: Option<Vec<CString>>,
     /// How it is interrupted.
     pub interrupt: sandbox::Interrupt,
     /// From the ceiling in bytes, an argument that goes before the others: the interpreter's own idea of that ceiling.

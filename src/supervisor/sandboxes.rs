@@ -2,6 +2,7 @@
 
 mod making;
 mod refusing;
+mod spares;
 mod watching;
 
 use std::collections::{BTreeMap, HashSet};
@@ -28,12 +29,14 @@ use crate::sandbox::workdir::Workdirs;
 use crate::sandbox::{Plan, Sandbox};
 use making::MakeError;
 pub(super) use refusing::Happening;
+use spares::Spares;
 
 type Ends = FuturesUnordered<futures::future::BoxFuture<'static, SandboxId>>;
 
 struct Live {
     sandbox: Sandbox,
-    session: SessionId,
+    /// None while it waits for one.
+    session: Option<SessionId>,
     deadline_ns: Option<u64>,
     gauge: Gauge,
     /// How many of its calls were refused since a gateway last read it.
@@ -66,6 +69,7 @@ pub(super) struct Sandboxes {
     leaving: Vec<Sandbox>,
     /// Sessions that ended while a sandbox of theirs still died.
     to_release: HashSet<SessionId>,
+    spares: Spares,
     next: u64,
     /// How many there may be.
     most: usize,
@@ -95,20 +99,26 @@ impl Sandboxes {
             listeners: Listeners::default(),
             leaving: Vec::new(),
             to_release: HashSet::new(),
+            spares: Spares::new(parts),
             next: 1,
             most: bounds::most_sandboxes(parts.config.sessions.max, bounds::open_files()),
             config: sandbox.clone(),
         })
     }
 
+    /// How many there are for sessions.
     pub(super) fn len(&self) -> usize {
-        self.live.len()
+        self.of_sessions().count()
     }
 
-    /// Every sandbox, those with an armed deadline first: someone waits for them.
+    fn of_sessions(&self) -> impl Iterator<Item = (&SandboxId, &Live)> {
+        self.live.iter().filter(|(_, live)| live.session.is_some())
+    }
+
+    /// Every sandbox of a session, those with an armed deadline first: someone waits for them.
     pub(super) fn held(&self) -> Vec<SandboxId> {
-        let busy = self.live.iter().filter(|(_, live)| live.deadline_ns.is_some());
-        let idle = self.live.iter().filter(|(_, live)| live.deadline_ns.is_none());
+        let busy = self.of_sessions().filter(|(_, live)| live.deadline_ns.is_some());
+        let idle = self.of_sessions().filter(|(_, live)| live.deadline_ns.is_none());
         busy.chain(idle).map(|(id, _)| *id).collect()
     }
 
@@ -119,7 +129,7 @@ impl Sandboxes {
 
     /// Descriptors in the order of [`super::link::SandboxFds`].
     fn copies(&self, id: SandboxId, live: &Live) -> Result<(Held, Vec<OwnedFd>), MakeError> {
-        let Live { sandbox, session, deadline_ns, .. } = live;
+        let Live { sandbox, session: Some(session), deadline_ns, .. } = live else { return Err(MakeError::NoSession) };
         let mut fds = Vec::with_capacity(link::MAX_FDS);
         for fd in [&sandbox.stdout, &sandbox.stderr, &sandbox.control, &sandbox.init, &live.violations] {
             fds.push(fd.try_clone().map_err(MakeError::Descriptor)?);
@@ -155,7 +165,7 @@ impl Sandboxes {
 
     /// Lets the working directory and the users of a session go, and its sandboxes.
     pub(super) fn release(&mut self, session: &SessionId) {
-        let of_session = self.live.iter().filter(|(_, live)| live.session == *session);
+        let of_session = self.live.iter().filter(|(_, live)| live.session.as_ref() == Some(session));
         let sandboxes: Vec<_> = of_session.map(|(id, _)| *id).collect();
         if sandboxes.is_empty() {
             return self.homes.release(session);
@@ -180,7 +190,7 @@ impl Sandboxes {
         let live = self.live.get_mut(&id)?;
         live.sandbox.reap();
         live.exited = Some(exited);
-        let (adopted, let_go) = (live.adopted, live.let_go);
+        let (adopted, let_go) = (live.adopted, live.let_go || live.session.is_none());
         if let_go {
             self.forget(id);
         }
@@ -194,8 +204,10 @@ impl Sandboxes {
         live.sandbox.reap();
         self.leaving.push(live.sandbox);
         self.sweep_leaving();
-        if !self.live.values().any(|other| other.session == live.session) && self.to_release.remove(&live.session) {
-            self.homes.release(&live.session);
+        let Some(session) = live.session else { return self.forget_spare(id) };
+        if !self.live.values().any(|other| other.session.as_ref() == Some(&session)) && self.to_release.remove(&session)
+        {
+            self.homes.release(&session);
         }
     }
 
@@ -208,6 +220,7 @@ impl Sandboxes {
                 live.sandbox.kill();
             }
         }
+        self.sweep_spares();
         self.sweep_leaving();
     }
 
@@ -228,7 +241,7 @@ impl Sandboxes {
                 match self.next().await {
                     Happening::Exit(id) => self.forget(id),
                     // It is being killed.
-                    Happening::Calls(_) => {}
+                    Happening::Calls(_) | Happening::Booted(_) => {}
                 }
             }
             while !self.leaving.is_empty() {

@@ -64,6 +64,7 @@ impl Supervisor {
         let standing = Standing {
             gateway_starts: self.reporter.gateway_starts,
             sandboxes: self.sandboxes.len() as u64,
+            pooled: self.sandboxes.pooled(),
             supervisor: used("self"),
             gateway: self.gateway.as_ref().map(|gateway| used(&gateway.pid().to_string())).unwrap_or_default(),
         };

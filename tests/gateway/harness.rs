@@ -115,6 +115,8 @@ impl Server {
             .arg(&data)
             .arg("--config")
             .arg(&config)
+            // A test that asks for nothing has no interpreters beside its own, until it has made a session.
+            .envs((!settings.contains("[pool]")).then_some(("REPLTOOL_POOL__MIN", "0")))
             .envs(environment.iter().copied())
             .envs(all_is_told(settings, environment))
             .stdin(Stdio::null())

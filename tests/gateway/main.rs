@@ -242,6 +242,9 @@ mod security;
 /// The levels of sandboxes: which are offered, and what `strict` takes away.
 mod levels;
 
+/// Interpreters that wait for sessions, and the zygote that Python is forked from.
+mod pool;
+
 /// Sessions by the hundred: of each nothing is left, and the server grows by nothing.
 mod churn;
 /// The command line: sessions that stay, from their creation to their end.

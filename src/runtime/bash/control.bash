@@ -69,10 +69,31 @@ __repltool_serve() { # FRAME, not an execution
     '{"t":"part",'*) __repltool_collect "$1" ;;
     '{"t":"ack",'*) __repltool_acknowledged "$1" ;;
     '{"t":"hello",'*) __repltool_greet "$1" ;;
+    '{"t":"begin",'*) __repltool_begin "$1" ;;
     '{"t":"query",'*) __repltool_answer "$1" ;;
     '{'*) ;;
     *) __repltool_leave 76 ;;
   esac
+}
+
+# What a session has of its own, if the shell was ready before anybody knew of that session. Nothing of the user's has run
+# yet. A quote inside a JSON string has a backslash before it, so what looks like the border of two strings is.
+__repltool_begin() { # FRAME
+  builtin local __r_rest __r_variable __r_directory
+  __r_rest=${1#*'"directory":"'} __r_rest=${__r_rest%']}'}
+  __repltool_unquote __r_directory "${__r_rest%%'","environment":['*}"
+  __r_rest=${__r_rest#*'","environment":['}
+  while [[ -n $__r_rest ]]; do
+    __r_variable=${__r_rest%%'","'*}
+    __r_rest=${__r_rest:${#__r_variable}+2}
+    [[ -n $__r_rest ]] || __r_variable=${__r_variable%\"}
+    __repltool_unquote __r_variable "${__r_variable#\"}"
+    [[ $__r_variable == __r@(_|epltool)* ]] || builtin export "$__r_variable"
+  done
+  [[ -n $__r_directory ]] || builtin return 0
+  builtin cd -P -- "/workspace/$__r_directory"
+  builtin unset -v OLDPWD
+  builtin declare -gx OLDPWD
 }
 
 __repltool_acknowledged() { # FRAME

@@ -136,6 +136,7 @@ class Control {
     if (kind === 'hello') this.#greet(message.nonce);
     else if (kind === 'part') this.#collect(message);
     else if (kind === 'ack') this.#forget(message.m);
+    else if (kind === 'begin') load('beginning').begin(message);
     else if (kind === 'exec') {
       if (p.hasOwn(message, 'ack')) this.#forget(message.ack);
       return message.n <= this.#begun;

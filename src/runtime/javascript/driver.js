@@ -5,6 +5,7 @@
 //
 //     primordials.js  the language and Node as they were at start
 //     control.js      frames, numbers and acknowledgements on the control socket
+//     beginning.js    variables and directory of a session that gets an interpreter which was ready before
 //     interrupts.js   who may be interrupted when; watcher.js is the thread that waits for interrupts
 //     execution.js    runs one execution, from its message to its `done`
 //     evaluator.js    V8's inspector: evaluates code and hands out live values

@@ -16,6 +16,7 @@ const OLDEST: u32 = 18;
 pub const FILES: &[(&str, &[u8])] = &[
     ("/run/repltool/driver.js", include_bytes!("driver.js")),
     ("/run/repltool/vendor/acorn.js", include_bytes!("vendor/acorn.js")),
+    ("/run/repltool/beginning.js", include_bytes!("beginning.js")),
     ("/run/repltool/belated.js", include_bytes!("belated.js")),
     ("/run/repltool/control.js", include_bytes!("control.js")),
     ("/run/repltool/display.js", include_bytes!("display.js")),

@@ -121,6 +121,8 @@ class Control:
                     self._running = message["n"]
                 return message
             self._taken = False
+            if kind == "begin":
+                load("beginning").begin(message)
             if kind == "hello":
                 if message.get("reap"):
                     _reap()
@@ -204,7 +206,7 @@ class Control:
 
     def _handle(self, message):
         kind = message["t"]
-        if kind == "exec" or kind == "query" or kind == "hello" and not self._taken:
+        if kind in ("exec", "query", "begin") or kind == "hello" and not self._taken:
             if "ack" in message:
                 self._forget(message["ack"])
             self._mail.append(message)

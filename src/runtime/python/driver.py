@@ -1,9 +1,10 @@
 """The Python driver: runs executions for a gateway and keeps their variables.
 
-Started as `python3 -I -S driver.py FD` where FD is the control socket. This file only prepares the
-interpreter; the files beside it do the work, each loaded by `load` below:
+Started as `python3 -I -S driver.py FD` where FD is the control socket, or with `zygote` in its place (zygote.py).
+This file only prepares the interpreter; the files beside it do the work, each loaded by `load` below:
 
     control.py      frames, numbers and acknowledgements on the control socket
+    beginning.py    variables and directory of a session that gets an interpreter which was ready before
     jsontext.py     JSON without the library's json
     descriptors.py  the descriptors 0, 1 and 2, and their return
     streams.py      sys.stdout, sys.stderr and print: nothing waits in a buffer
@@ -75,15 +76,12 @@ signal(SIGINT, void)  # nothing can be meant yet
 LOADED = {}
 
 
-def main():
-    """Never returns: the process ends when the control socket does."""
-    inherited = int(sys.argv[1])
+def main(inherited):
+    """Never returns: the process ends when the control socket does. `inherited` is its descriptor."""
     descriptors = load("descriptors")
     control = load("control").Control(descriptors.move_high(inherited, 1), descriptors.move_high(inherited, 2))
     close(inherited)
     signal(SIGINT, control.note_interrupt)
-    sys.argv = [""]
-    set_import_path()
     control.ready()
     execution = load("execution").Interpreter(descriptors.Descriptors(), control)
     if not control.has_mail():
@@ -101,4 +99,11 @@ def main():
         execution.prepare()
 
 
-main()
+role = sys.argv[1]
+sys.argv = [""]
+set_import_path()
+if role == "zygote":
+    load("zygote").serve()
+    main(3)
+else:
+    main(int(role))

@@ -16,6 +16,7 @@ const OLDEST: (u32, u32) = (3, 11);
 pub const FILES: &[(&str, &[u8])] = &[
     ("/run/repltool/driver.py", include_bytes!("driver.py")),
     ("/run/repltool/awaiting.py", include_bytes!("awaiting.py")),
+    ("/run/repltool/beginning.py", include_bytes!("beginning.py")),
     ("/run/repltool/bundles.py", include_bytes!("bundles.py")),
     ("/run/repltool/completion.py", include_bytes!("completion.py")),
     ("/run/repltool/control.py", include_bytes!("control.py")),
@@ -32,6 +33,7 @@ pub const FILES: &[(&str, &[u8])] = &[
     ("/run/repltool/shield.py", include_bytes!("shield.py")),
     ("/run/repltool/stdin.py", include_bytes!("stdin.py")),
     ("/run/repltool/streams.py", include_bytes!("streams.py")),
+    ("/run/repltool/zygote.py", include_bytes!("zygote.py")),
 ];
 
 /// Why Python cannot be offered.
@@ -112,6 +114,14 @@ fn new_enough(version: &str) -> bool {
 fn argv(program: &Path) -> Vec<CString> {
     let mut argv = vec![CString::new(program.as_os_str().as_bytes()).unwrap_or_default()];
     argv.extend([c"-I", c"-S", c"/run/repltool/driver.py", c"3"].map(CString::from));
+    argv
+}
+
+/// As the interpreter is started, but as a zygote: `zygote.py`.
+pub fn zygote_argv(interpreter: &Interpreter) -> Vec<CString> {
+    let mut argv = interpreter.argv.clone();
+    argv.pop();
+    argv.push(c"zygote".into());
     argv
 }
 

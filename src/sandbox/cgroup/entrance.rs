@@ -42,6 +42,11 @@ impl Entrance {
         self.unified.as_ref().map(|folder| folder.as_fd())
     }
 
+    /// The lists of threads of the group's folders of v1; whoever writes `0` there moves in.
+    pub fn old(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.old.iter().map(|list| list.as_fd())
+    }
+
     /// Moves the calling thread into the group's folders of v1. The only one of its process: others would stay behind.
     ///
     /// # Errors

@@ -30,6 +30,8 @@ pub struct V1 {
 
 /// What a group or a process weighs that nothing is said of.
 const ORDINARY_SHARES: usize = 1024;
+/// The least that Linux gives.
+const LEAST_SHARES: usize = 2;
 /// So many times as much as all of its sandboxes does the server weigh.
 const OUTWEIGHS: usize = 8;
 /// The most that a group can weigh.
@@ -92,7 +94,7 @@ impl Layout for V1 {
     }
 
     fn create(&self, name: &str, limits: &Limits) -> Result<Group, CgroupError> {
-        let mut group = Group::new();
+        let mut group = Group::new(limits);
         for folder in self.folders() {
             group.add(folder.join(name))?;
         }
@@ -100,7 +102,10 @@ impl Layout for V1 {
         if let Some(memory) = place(&self.memory) {
             // Memory with swap may never be the lower of the two, so it comes second on the way down.
             set(memory.join("memory.limit_in_bytes"), limits.memory_bytes)?;
-            set_if_present(memory.join("memory.memsw.limit_in_bytes"), limits.memory_bytes)?;
+            let with_swap = memory.join("memory.memsw.limit_in_bytes");
+            set_if_present(with_swap.clone(), limits.memory_bytes)?;
+            group.memory =
+                [memory.join("memory.limit_in_bytes"), with_swap].into_iter().filter(|it| it.exists()).collect();
             group.meters.memory_current = Some(Meter::new(memory.join("memory.usage_in_bytes")));
             group.meters.memory_peak = Some(Meter::new(memory.join("memory.max_usage_in_bytes")));
             group.meters.oom = Some(Meter::new(memory.join("memory.oom_control")));
@@ -109,6 +114,7 @@ impl Layout for V1 {
             set(pids.join("pids.max"), limits.max_processes)?;
             group.meters.refused_forks = Some(Meter::new(pids.join("pids.events")));
         }
+        group.share = place(&self.cpu).map(|cpu| (cpu.join("cpu.shares"), LEAST_SHARES, ORDINARY_SHARES));
         group.favoured = self.side.as_ref().map(|side| side.join("tasks"));
         if let Some(unified) = place(&self.unified) {
             group.meters.cpu = Some(CpuMeter::Stat(Meter::new(unified.join("cpu.stat"))));

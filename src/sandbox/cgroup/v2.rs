@@ -28,6 +28,8 @@ pub struct V2 {
 const MOST_WEIGHT: usize = 10_000;
 /// What a cgroup weighs that nothing is said of.
 const ORDINARY_WEIGHT: usize = 100;
+/// The least that Linux gives.
+const LEAST_WEIGHT: usize = 1;
 
 impl V2 {
     /// Makes the folder of `server` below `base` and enables what it can in it; `None` if it may not. `base` is any
@@ -100,12 +102,13 @@ impl Layout for V2 {
 
     fn create(&self, name: &str, limits: &Limits) -> Result<Group, CgroupError> {
         let place = self.folder.join(name);
-        let mut group = Group::new();
+        let mut group = Group::new(limits);
         group.add(place.clone())?;
         group.unified = Some(place.clone());
         group.meters.cpu = Some(CpuMeter::Stat(Meter::new(place.join("cpu.stat"))));
         if self.memory {
             set(place.join("memory.max"), limits.memory_bytes)?;
+            group.memory = vec![place.join("memory.max")];
             set_if_present(place.join("memory.swap.max"), 0)?;
             // All or none: a sandbox that lost one process at random is of no use to anybody.
             set_if_present(place.join("memory.oom.group"), 1)?;
@@ -113,6 +116,7 @@ impl Layout for V2 {
             group.meters.memory_peak = Some(Meter::new(place.join("memory.peak")));
             group.meters.oom = Some(Meter::new(place.join("memory.events")));
         }
+        group.share = self.cpu.then(|| (place.join("cpu.weight"), LEAST_WEIGHT, ORDINARY_WEIGHT));
         if self.pids {
             set(place.join("pids.max"), limits.max_processes)?;
             group.meters.refused_forks = Some(Meter::new(place.join("pids.events")));

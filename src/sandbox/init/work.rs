@@ -18,7 +18,7 @@ use rustix::thread::CapabilitySet;
 
 use super::list;
 use crate::sandbox::init_link::{FileAsk, Tell};
-use crate::sandbox::{Identity, enter};
+use crate::sandbox::{Identity, rights};
 
 /// The exit code of a copy that has answered.
 pub(super) const ANSWERED: i32 = 0;
@@ -56,8 +56,8 @@ pub(super) fn run(desk: &Desk<'_>, identity: Identity, what: &FileAsk) -> i32 {
 /// Signals stay blocked and the mask of init stays: files get the mode 0644.
 fn become_as_the_program(identity: Identity) -> Result<(), Errno> {
     let failed = |error: std::io::Error| Errno::from_io_error(&error).unwrap_or(Errno::PERM);
-    enter::take_identity(identity, enter::PAYLOAD_ID).map_err(failed)?;
-    enter::keep_capabilities(CapabilitySet::empty()).map_err(failed)?;
+    rights::take_identity(identity, rights::PAYLOAD_ID).map_err(failed)?;
+    rights::keep_capabilities(CapabilitySet::empty()).map_err(failed)?;
     // A change of the uid may have undone it.
     set_dumpable_behavior(DumpableBehavior::NotDumpable)
 }

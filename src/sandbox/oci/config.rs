@@ -11,7 +11,7 @@ use oci_spec::runtime::{
 };
 
 use super::ROOT;
-use crate::sandbox::enter::{INIT_ID, PAYLOAD_ID};
+use crate::sandbox::rights::{INIT_ID, PAYLOAD_ID};
 use crate::sandbox::{Identity, policy};
 
 /// The rights of init when it begins, all of them within its user namespace. It keeps the first three; the others serve to

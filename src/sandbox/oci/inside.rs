@@ -119,6 +119,7 @@ fn become_init(passed: Passed<OwnedFd>, order: &Order) -> ! {
         place: Place::in_tree(workdir.root().as_fd(), level, &request),
         entrance: None,
         wires: &wires,
+        is_vacant: false,
     };
     enter::stay(&entry, go_on)
 }
@@ -132,5 +133,5 @@ fn go_on(entry: &Entry<'_>) -> Result<Infallible, Failure> {
     if !inside.has_proc {
         send(&wires.sync, &[spawn::note::NO_PROC], SendFlags::NOSIGNAL).at(Step::Start)?;
     }
-    enter::lock_and_serve(entry, inside.proc)
+    enter::lock_and_serve(entry, inside.proc, None)
 }

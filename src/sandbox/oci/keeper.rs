@@ -23,6 +23,7 @@ use super::{BUNDLE, MAX_SAID, ROOT, Runtime, STAGE, STATE, note, read_whole};
 use crate::sandbox::Identity;
 use crate::sandbox::enter;
 use crate::sandbox::error::{At as _, Failure, Step};
+use crate::sandbox::rights;
 use crate::sandbox::root::{self, Parts};
 use crate::sandbox::spawn::Theirs;
 use crate::sandbox::sys::{self, Forked, mount_setattr};
@@ -151,9 +152,9 @@ impl Keeper<'_> {
 
     fn give_up(&self) -> io::Result<()> {
         if let Identity::Mapped { init, .. } = self.identity {
-            enter::take_identity(self.identity, init)?;
+            rights::take_identity(self.identity, init)?;
         }
-        enter::keep_capabilities(CapabilitySet::empty())?;
+        rights::keep_capabilities(CapabilitySet::empty())?;
         set_no_new_privs(true)?;
         set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
         // A change of the uid has cleared the death signal.

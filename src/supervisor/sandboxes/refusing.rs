@@ -18,6 +18,8 @@ pub(in crate::supervisor) enum Happening {
     Exit(SandboxId),
     /// Linux asks about calls of one.
     Calls(Watched),
+    /// One that waits for a session has booted.
+    Booted(SandboxId),
 }
 
 impl Sandboxes {
@@ -26,6 +28,9 @@ impl Sandboxes {
         std::future::poll_fn(|context| {
             if let Poll::Ready(id) = self.poll_exit(context) {
                 return Poll::Ready(Happening::Exit(id));
+            }
+            if let Poll::Ready(id) = self.spares.poll_booted(context) {
+                return Poll::Ready(Happening::Booted(id));
             }
             self.listeners.poll_next(context).map(Happening::Calls)
         })
