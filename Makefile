@@ -70,6 +70,7 @@ check:
 	scripts/fuzz.sh
 	$(NPM) run --silent test
 	REPLTOOL_BIN=$(abspath $(BIN)) && export REPLTOOL_BIN && $(NPM) run --silent test:browser
+	$(PYTHON) -B scripts/instructions.py
 
 lint: web
 	cargo fmt --all --check
@@ -82,6 +83,7 @@ bench: build
 	cargo build --locked --release --example hello --example sandbox_cost --example screen_cost
 	$(dir $(BIN))examples/sandbox_cost
 	$(dir $(BIN))examples/screen_cost
+	cargo bench --locked -p repltool-benches --bench micro
 	scripts/bench_surface.py --binary $(BIN) --hello $(dir $(BIN))examples/hello
 	scripts/bench.sh $(BIN)
 

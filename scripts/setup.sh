@@ -37,6 +37,8 @@ if [ "${1:-}" = test ]; then
     need python3-numpy /usr/bin/python3 -c 'import numpy'
     need python3-pandas /usr/bin/python3 -c 'import pandas'
     need python3-matplotlib /usr/bin/python3 -c 'import matplotlib'
+    # Instructions are counted under it.
+    need valgrind command -v valgrind
     # Sandboxes can be containers.
     need runc test -x /usr/sbin/runc
     need crun test -x /usr/bin/crun

@@ -153,7 +153,7 @@ fn programs(config: &Config, only: Option<Language>) -> anyhow::Result<Vec<Progr
     let mut programs = Vec::new();
     for (language, configured, find) in offered {
         match find() {
-            Ok(interpreter) => programs.push(program(language, interpreter, &config.sandbox)),
+            Ok(interpreter) => programs.push(program(language, interpreter, config)),
             Err(error) if configured => return Err(error),
             Err(error) => tracing::warn!(error = format!("{error:#}"), "a language is not offered"),
         }
@@ -166,7 +166,7 @@ fn programs(config: &Config, only: Option<Language>) -> anyhow::Result<Vec<Progr
     Ok(programs)
 }
 
-fn program(language: Language, interpreter: Interpreter, levels: &config::Sandbox) -> Program {
+fn program(language: Language, interpreter: Interpreter, config: &Config) -> Program {
     let memory_rlimit = match language {
         Language::Javascript => sandbox::MemoryRlimit::Data,
         _ => sandbox::MemoryRlimit::AddressSpace,
@@ -180,9 +180,9 @@ fn program(language: Language, interpreter: Interpreter, levels: &config::Sandbo
         Language::Javascript => (sandbox::Interrupt::Byte, javascript::FILES),
         Language::Bash | Language::Shell => (sandbox::Interrupt::Group, bash::FILES),
     };
-    let zygote_argv = (language == Language::Python).then(|| python::zygote_argv(&interpreter));
+    let zygote_argv = (language == Language::Python).then(|| python::zygote_argv(&interpreter, &config.pool.preload));
     let Interpreter { argv, binds, own, version, .. } = interpreter;
-    let files = files_by_level(language, files, levels);
+    let files = files_by_level(language, files, &config.sandbox);
     Program { language, version, argv, zygote_argv, interrupt, memory_argument, memory_rlimit, files, binds, own }
 }
 

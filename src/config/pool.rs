@@ -15,10 +15,12 @@ pub struct Pool {
     pub max_age_s: u64,
     /// Whether Python interpreters are forks of one that has booted, instead of booting each by itself.
     pub zygote: bool,
+    /// Python packages that the zygote imports before it forks.
+    pub preload: Vec<String>,
 }
 
 impl Default for Pool {
     fn default() -> Self {
-        Self { min: 1, max: 16, max_age_s: 900, zygote: true }
+        Self { min: 1, max: 16, max_age_s: 900, zygote: true, preload: Vec::new() }
     }
 }

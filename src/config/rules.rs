@@ -109,6 +109,7 @@ pub(super) const RULES: &[(&str, Rule)] = &[
     ("pool.max", Rule::Count(0, 1000)),
     ("pool.max_age_s", Rule::Count(1, DAY)),
     ("pool.zygote", Rule::Switch),
+    ("pool.preload", Rule::List(is_package, "a list of packages such as [\"numpy\", \"pandas\"]")),
     ("runtimes.python", Rule::Text),
     ("runtimes.javascript", Rule::Text),
     ("runtimes.bash", Rule::Text),
@@ -137,12 +138,16 @@ pub(super) fn rule(key: &str) -> Option<(&'static str, Rule)> {
 pub(super) fn closest(key: &str) -> Option<String> {
     let key = key.to_lowercase().replace('-', "_");
     let leaf = |name: &str| name.rsplit('.').next().unwrap_or_default().to_owned();
-    let score = |name: &str| levenshtein(&key, name).min(levenshtein(&leaf(&key), &leaf(name)) + 1);
+    // Of names that end alike, the one that begins alike, too.
+    let score = |name: &str| {
+        let whole = levenshtein(&key, name);
+        (whole.min(levenshtein(&leaf(&key), &leaf(name)) + 1), whole)
+    };
     let keys = RULES.iter().map(|(name, _)| (score(name), (*name).to_owned()));
     let sections = RULES.iter().filter_map(|(name, _)| name.rsplit_once('.'));
     // The name of a section stands alone where the section is empty, or a value is where it should be.
-    let sections = sections.map(|(section, _)| (levenshtein(&key, section), format!("[{section}]")));
-    keys.chain(sections).min().filter(|(edits, _)| *edits <= 3).map(|(_, name)| name)
+    let sections = sections.map(|(section, _)| ((levenshtein(&key, section), 0), format!("[{section}]")));
+    keys.chain(sections).min().filter(|((edits, _), _)| *edits <= 3).map(|(_, name)| name)
 }
 
 /// Whether keys begin with this name and a dot.
@@ -249,6 +254,11 @@ fn is_module(text: &str) -> bool {
     let name = text.strip_prefix('!').unwrap_or(text);
     let of_names = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.' | '-' | '/' | '@' | ':');
     text == "*" || (!name.is_empty() && name.chars().all(of_names))
+}
+
+fn is_package(text: &str) -> bool {
+    let is_name = |part: &str| part.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') && !part.is_empty();
+    text.len() <= 100 && text.split('.').all(is_name)
 }
 
 fn is_network(text: &str) -> bool {

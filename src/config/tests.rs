@@ -124,6 +124,7 @@ fn candidates(key: &str, rule: Rule, default: Option<&Value>) -> [Value; 3] {
                 "edge.trusted_proxies" => "10.0.0.0/8",
                 "auth.algorithms" => "HS256",
                 "sandbox.levels" => "standard",
+                "pool.preload" => "numpy",
                 _ if key.ends_with("_modules") => "!ctypes",
                 other => panic!("give an example for {other}"),
             };

@@ -202,7 +202,7 @@ mod tests {
     const LONG: Duration = Duration::from_secs(3600);
 
     fn pool(min: usize, max: usize) -> Pool {
-        Pool::new(config::Pool { min, max, max_age_s: 100, zygote: false }, [PYTHON, BASH])
+        Pool::new(config::Pool { min, max, max_age_s: 100, zygote: false, preload: Vec::new() }, [PYTHON, BASH])
     }
 
     /// Makes all that is wanted.

@@ -25,7 +25,7 @@ pub mod tls;
 mod usable;
 
 pub use binary::binary_as;
-use binary::{as_nobody, within_reach};
+use binary::{as_nobody, has_no_pool, within_reach};
 pub use events::{assert_log, exception, numbered, outcome, printed, told};
 use processes::is_gateway;
 pub use processes::{children, descendants, kill, lives, named_process, running_with};
@@ -115,8 +115,7 @@ impl Server {
             .arg(&data)
             .arg("--config")
             .arg(&config)
-            // A test that asks for nothing has no interpreters beside its own, until it has made a session.
-            .envs((!settings.contains("[pool]")).then_some(("REPLTOOL_POOL__MIN", "0")))
+            .envs(has_no_pool(settings).then_some(("REPLTOOL_POOL__MAX", "0")))
             .envs(environment.iter().copied())
             .envs(all_is_told(settings, environment))
             .stdin(Stdio::null())

@@ -18,7 +18,7 @@ const TWO: &str = "[pool]\nmin = 2\nmax = 8\n[sandbox.standard]\npolicy = \"reco
 const NO_ZYGOTE: &str = "zygote = false\n";
 /// Each language with code that prints a variable and its directory.
 const LANGUAGES: [(&str, &str); 3] = [
-    ("python", "import os\nprint(os.environ['A'] + '|' + os.getcwd() + '|' + os.popen('printenv A').read().strip())"),
+    ("python", "import os, posix\nprint(os.environ['A'] + '|' + os.getcwd() + '|' + posix.environ[b'A'].decode())"),
     ("javascript", "console.log(process.env.A + '|' + process.cwd() + '|' + process.env.A)"),
     ("bash", "echo \"$A|$PWD|$(printenv A)\""),
 ];
@@ -114,7 +114,7 @@ async fn a_fork_has_the_rights_of_an_interpreter_that_was_executed() {
         }
     }
     assert_eq!(told[..2], told[2..]);
-    assert!(told[0].contains("CapEff:\\t0000000000000000"), "{}", told[0]);
+    assert!(told[0].contains("CapEff:\\\\t0000000000000000"), "{}", told[0]);
 }
 
 #[tokio::test]
@@ -186,4 +186,17 @@ async fn nothing_waits_where_nothing_is_to() {
     let id = session(&client, "bash", json!({})).await;
     assert_usable(&client, &id, "bash").await;
     assert_eq!(interpreters(&server, "driver.bash").len(), 1, "that of the session");
+}
+
+#[tokio::test]
+async fn packages_that_are_preloaded_are_there_before_they_are_imported() {
+    let settings =
+        format!("{TWO}\n").replacen("[pool]\n", "[pool]\npreload = [\"fractions\", \"no_such_package\"]\n", 1);
+    let server = Server::start_with(As::Me, &settings).await;
+    until_ready(&server, "python", 1.0).await;
+    let client = server.client();
+    let id = session(&client, "python", json!({})).await;
+    let result = run(&client, &id, "import sys; 'fractions' in sys.modules").await;
+    assert_eq!(result.result.0.get(), "true", "{result:?}");
+    until_hits(&server, "python", 1.0).await;
 }

@@ -1,6 +1,7 @@
 """The Python driver: runs executions for a gateway and keeps their variables.
 
-Started as `python3 -I -S driver.py FD` where FD is the control socket, or with `zygote` in its place (zygote.py).
+Started as `python3 -I -S driver.py FD` where FD is the control socket, or with `zygote` and names of
+packages in its place (zygote.py).
 This file only prepares the interpreter; the files beside it do the work, each loaded by `load` below:
 
     control.py      frames, numbers and acknowledgements on the control socket
@@ -99,11 +100,11 @@ def main(inherited):
         execution.prepare()
 
 
-role = sys.argv[1]
+role, *packages = sys.argv[1:]
 sys.argv = [""]
 set_import_path()
 if role == "zygote":
-    load("zygote").serve()
+    load("zygote").serve(packages)
     main(3)
 else:
     main(int(role))

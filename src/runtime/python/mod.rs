@@ -117,11 +117,12 @@ fn argv(program: &Path) -> Vec<CString> {
     argv
 }
 
-/// As the interpreter is started, but as a zygote: `zygote.py`.
-pub fn zygote_argv(interpreter: &Interpreter) -> Vec<CString> {
+/// As the interpreter is started, but as a zygote that imports these packages: `zygote.py`.
+pub fn zygote_argv(interpreter: &Interpreter, packages: &[String]) -> Vec<CString> {
     let mut argv = interpreter.argv.clone();
     argv.pop();
     argv.push(c"zygote".into());
+    argv.extend(packages.iter().filter_map(|name| CString::new(name.as_str()).ok()));
     argv
 }
 

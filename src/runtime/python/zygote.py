@@ -12,7 +12,7 @@ import sys
 from _frozen_importlib import ModuleSpec
 from _frozen_importlib_external import ExtensionFileLoader
 from _imp import create_dynamic, exec_dynamic
-from posix import close, register_at_fork
+from posix import close, putenv, unsetenv
 
 NATIVE = "/run/zygote/native.so"
 ORDERS, FILTER = 3, 4
@@ -21,6 +21,8 @@ DRIVER = (
     "descriptors", "control", "beginning", "execution", "streams", "report", "jsontext", "stdin", "display", "awaiting",
     "shield", "importlib_bootstrap", "imports", "queries", "expressions", "completion",
 )  # fmt: skip
+# What has threads cannot be forked; the native half would end.
+WITHOUT_THREADS = "OPENBLAS_NUM_THREADS", "1"
 # Modules that programs import often, that a program cannot tell from ones it has loaded itself, and that do nothing
 # until they are called: no threads, no descriptors, no handlers.
 OFTEN = (
@@ -30,19 +32,21 @@ OFTEN = (
 )  # fmt: skip
 
 
-def serve():
-    """Returns in each fork, and never in the zygote itself, which ends with the supervisor."""
+def serve(packages):
+    """Imports these, then returns in each fork, and never in the zygote itself, which ends with the supervisor."""
     native = _native()
     native.load(FILTER)
     close(FILTER)
     for name in DRIVER:
         load(name)
-    for name in OFTEN:
+    load("report").warm_up()
+    putenv(*WITHOUT_THREADS)
+    for name in (*OFTEN, *packages):
         try:
             __import__(name)
         except ImportError:
             pass  # a level may not have it
-    load("report").warm_up()
+    unsetenv(WITHOUT_THREADS[0])
     gc.collect()
     gc.freeze()
     native.serve(ORDERS)

@@ -30,6 +30,7 @@ use repltool_protocol::rest::ExecutionResult;
 use serde_json::json;
 
 use crate::harness::{As, Server, run, session};
+use crate::metrics::exposition::scrape;
 use attempts::{ADVICE, fault};
 pub use attempts::{Case, Refusal, WALLS};
 
@@ -99,6 +100,20 @@ async fn every_attempt_to_escape_is_refused() {
     let count = assert_refused(&server.client(), WALLS, Refusal::AsTold, |_| true).await;
     assert!(count >= 400, "{count} attempts");
     assert!(server.client().list(10, 0).await.expect("a list").sessions.is_empty());
+}
+
+/// Those that waited, forks of the zygote among them, and those for which none did.
+#[tokio::test]
+async fn attempts_to_escape_are_refused_in_interpreters_that_waited() {
+    let _bait = Bait::lay();
+    for zygote in [true, false] {
+        let settings = format!("{SETTINGS}\n[pool]\nmin = 2\nmax = 2\nzygote = {zygote}\n");
+        let server = Server::start_with(As::Me, &settings).await;
+        let count = assert_refused(&server.client(), WALLS, Refusal::AsTold, |_| true).await;
+        assert!(count >= 400, "{count} attempts");
+        let hits = scrape(&server).await.value("repl_pool_hits_total{language=\"python\"}");
+        assert!(hits >= 10.0, "{hits} attempts were made in one that waited");
+    }
 }
 
 #[tokio::test]

@@ -53,3 +53,9 @@ fn opened(binary: &str) -> String {
     });
     format!("/proc/self/fd/{}", file.as_raw_fd())
 }
+
+/// Whether a server with these settings is to have no interpreters that wait. They would be counted with those of a test's
+/// own sessions, so a test has some where it asks for them, and all have some where REPLTOOL_TEST_POOL is set.
+pub fn has_no_pool(settings: &str) -> bool {
+    !settings.contains("[pool]") && std::env::var_os("REPLTOOL_TEST_POOL").is_none()
+}
