@@ -167,6 +167,7 @@ impl Prepared {
         let mark = RunMark::new(&root, &welcome.boot_id);
         registry.take_up(kernels, mark.tail()).await.context("sessions cannot be taken up")?;
         mark.begin().context("the store cannot be marked")?;
+        registry.prepare(welcome.interpreters.iter().map(|(language, _)| *language));
         let quotas = registry.quotas();
         tasks.spawn(async move { quotas.keep().await });
 

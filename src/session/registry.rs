@@ -158,7 +158,6 @@ impl Registry {
             Lifespan::Kept => Wish::SESSION,
             Lifespan::OneShot => Wish::ONE_SHOT,
         })?;
-        self.prepare_screening(config.language);
         let identity = Arc::new(Identity {
             id: new_session_id(),
             owner: owner.name.clone(),
@@ -170,13 +169,10 @@ impl Registry {
         });
         let meter = self.shared.metrics.session(identity.language, identity.sandbox_mode);
         let boot = Kernel::boot(&self.shared.supervisor, create_request(&identity, &config));
-        let kernel = meter.start(boot).await.map_err(|error| {
-            self.shared.supervisor.release(&identity.id);
-            unavailable(&error)
-        })?;
-        let (log, reader) = self.store_new(&identity, &config).await.inspect_err(|_| {
-            self.shared.supervisor.release(&identity.id);
-        })?;
+        let (kernel, (log, reader)) = match tokio::join!(meter.start(boot), self.store_new(&identity, &config)) {
+            (Ok(kernel), Ok(stored)) => (kernel, stored),
+            (booted, stored) => return Err(self.unmake(&identity.id, booted.err(), stored.err()).await),
+        };
         admitted.keep();
         meter.created();
         tracing::info!(session = %identity.id, language = ?identity.language, mode = ?identity.sandbox_mode, "created");
@@ -184,6 +180,15 @@ impl Registry {
         let handle = self.run(identity, config, log, reader, Some(permits), Origin::New(kernel));
         handle.begun().await;
         Ok(handle)
+    }
+
+    /// Takes back what there is of a session that could not be made; says why it could not.
+    async fn unmake(&self, id: &SessionId, booted: Option<BootError>, stored: Option<CreateError>) -> CreateError {
+        self.shared.supervisor.release(id);
+        if stored.is_none() {
+            self.erase(id).await;
+        }
+        booted.map(|error| unavailable(&error)).or(stored).unwrap_or(CreateError::Internal)
     }
 
     async fn store_new(&self, identity: &Identity, config: &SessionConfig) -> Result<(Log, LogReader), CreateError> {
@@ -262,10 +267,12 @@ impl Registry {
         handle
     }
 
-    /// The first session of a language costs a moment, which its interpreter needs to boot anyway.
-    fn prepare_screening(&self, language: Language) {
-        let screening = self.shared.screening.clone();
-        self.shared.tasks.spawn_blocking(move || screening.prepare(language));
+    /// Makes ready what the first execution of each language needs, and would have to wait for.
+    pub fn prepare(&self, languages: impl IntoIterator<Item = Language>) {
+        for language in languages {
+            let screening = self.shared.screening.clone();
+            self.shared.tasks.spawn_blocking(move || screening.prepare(language));
+        }
     }
 
     fn forget(&self, identity: &Identity, permits: Option<Permits>) {

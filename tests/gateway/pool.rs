@@ -36,8 +36,12 @@ async fn until_hits(server: &Server, language: &str, count: f64) {
 }
 
 async fn with_and_without_zygote(settings: &str) -> [Server; 2] {
+    with_and_without_zygote_as(As::Me, settings).await
+}
+
+async fn with_and_without_zygote_as(user: As, settings: &str) -> [Server; 2] {
     let without = settings.replacen("[pool]\n", &format!("[pool]\n{NO_ZYGOTE}"), 1);
-    [Server::start_with(As::Me, settings).await, Server::start_with(As::Me, &without).await]
+    [Server::start_with(user, settings).await, Server::start_with(user, &without).await]
 }
 
 #[tokio::test]
@@ -104,17 +108,23 @@ async fn no_session_finds_anything_of_another_one() {
 
 #[tokio::test]
 async fn a_fork_has_the_rights_of_an_interpreter_that_was_executed() {
-    let [with, without] = with_and_without_zygote(TWO).await;
-    let mut told = Vec::new();
-    for server in [&with, &without] {
-        let client = server.client();
-        for mode in ["standard", "relaxed"] {
-            let id = session(&client, "python", json!({"sandbox_mode": mode})).await;
-            told.push(run(&client, &id, SELF).await.result.0.get().to_owned());
+    for user in [As::Me, As::OrdinaryUser] {
+        let [with, without] = with_and_without_zygote_as(user, TWO).await;
+        let mut told = Vec::new();
+        for server in [&with, &without] {
+            until_ready(server, "python", 2.0).await;
+            let client = server.client();
+            for mode in ["standard", "relaxed"] {
+                let id = session(&client, "python", json!({"sandbox_mode": mode})).await;
+                told.push(run(&client, &id, SELF).await.result.0.get().to_owned());
+            }
         }
+        assert_eq!(told[..2], told[2..], "{user:?}");
+        assert!(told[0].contains("CapEff:\\\\t0000000000000000"), "{}", told[0]);
+        let zygotes = running_with("zygote");
+        assert!(children(with.pid()).iter().any(|pid| zygotes.contains(pid)), "{user:?}: {}", with.log());
+        assert!(!children(without.pid()).iter().any(|pid| zygotes.contains(pid)));
     }
-    assert_eq!(told[..2], told[2..]);
-    assert!(told[0].contains("CapEff:\\\\t0000000000000000"), "{}", told[0]);
 }
 
 #[tokio::test]

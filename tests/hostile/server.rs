@@ -53,6 +53,8 @@ pub fn supervise() -> ExitCode {
     let any_port = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     (config.edge.listen, config.edge.metrics_addr) = (any_port, any_port);
     config.sessions.max = MAX_SESSIONS;
+    // What is counted here is what a gateway asks for.
+    config.pool.max = 0;
     config.sandbox.levels = vec![SandboxMode::Strict, SandboxMode::Standard];
     repltool::telemetry::init(&config.log).unwrap();
     match repltool::serve::run(config, None) {

@@ -226,6 +226,13 @@ static int hand_over(int listener) {
 	return sendmsg(place[SYNC], &message, MSG_NOSIGNAL) == 1 ? 0 : -1;
 }
 
+/* Waits until the process between is gone and init is the parent: an init that finds itself without a child takes its
+ * program for dead. No event tells of it, and it is a matter of microseconds. */
+static void wait_for_init(void) {
+	while (getppid() != 1)
+		sched_yield();
+}
+
 /* In the interpreter, before any Python. */
 static void lock_down(void) {
 	pid_t self = (pid_t)syscall(SYS_getpid);
@@ -240,6 +247,7 @@ static void lock_down(void) {
 	/* As after exec: by the change of its ids it became nobody's to look into, its own eyes included. */
 	prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
 	keep_two();
+	wait_for_init();
 	int listener = load_filter();
 	must(listener >= 0 && hand_over(listener) == 0, SECCOMP);
 	close(listener);
