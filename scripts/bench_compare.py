@@ -4,8 +4,10 @@
     scripts/bench_compare.py A B [--target-dir DIR] [--rounds 10] [--times 100] [--only get,execute,python,javascript,bash]
 
 A and B are commits, or files: binaries that were built already. A commit is built in a worktree of its own in a temporary
-directory, which is removed; --target-dir (CARGO_TARGET_DIR, else target) is shared by both, so that dependencies are built
-once. Both servers run all the time and are asked in turns, A B B A A B and so on:
+directory, which is removed; --target-dir (target/compare) is shared by both and by later runs, so that dependencies are
+built once. It is not to be that of a checkout: cargo tells trees apart by the age of their files alone.
+
+Both servers run all the time and are asked in turns, A B B A A B and so on:
 
     get                        GET of a session
     execute                    `1+1` in a warm Python session, over REST
@@ -16,7 +18,7 @@ the ratios of the rounds, with its quartiles. What a commit compared with itself
 """
 import argparse
 import contextlib
-import os
+import filecmp
 import shutil
 import statistics
 import subprocess
@@ -116,7 +118,7 @@ def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("a", metavar="A")
     p.add_argument("b", metavar="B")
-    p.add_argument("--target-dir", type=Path, default=Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")))
+    p.add_argument("--target-dir", type=Path, default=ROOT / "target" / "compare")
     p.add_argument("--rounds", type=int, default=10, help="at least 2")
     p.add_argument("--times", type=int, default=100, help="requests in a round; a tenth as many sessions are made")
     p.add_argument("--only", default=",".join(everything), help="benchmarks, with commas between them")
@@ -129,6 +131,8 @@ def main():
     with tempfile.TemporaryDirectory(prefix="repltool-compare-") as folder, contextlib.ExitStack() as stack:
         target = args.target_dir.resolve()
         binaries = [binary_of(side, name, Path(folder), target) for side, name in ((args.a, "a"), (args.b, "b"))]
+        if filecmp.cmp(*binaries, shallow=False):
+            print("the binaries are the same: what differs is noise")
         sides = [stack.enter_context(contextlib.closing(Side(binary))) for binary in binaries]
         print(f"{'':12} {'A: ' + args.a[-25:]:28} {'B: ' + args.b[-25:]:28} B to A")
         for what in chosen:

@@ -28,6 +28,5 @@ fn time_screening(bencher: Bencher<'_, '_>, step: &Step) {
 }
 
 fn time(bencher: Bencher<'_, '_>, step: &Step) {
-    let mut run = (step.make)();
-    bencher.bench_local(|| run());
+    bencher.bench_local((step.make)());
 }

@@ -125,7 +125,7 @@ impl Drop for Zygote {
 fn map_all(pid: i32) -> io::Result<()> {
     for map in ["uid_map", "gid_map"] {
         let own = std::fs::read_to_string(format!("/proc/self/{map}"))?;
-        let same: String = own.lines().filter_map(|line| same_ids(line)).collect();
+        let same: String = own.lines().filter_map(same_ids).collect();
         std::fs::write(format!("/proc/{pid}/{map}"), same)?;
     }
     Ok(())
