@@ -16,6 +16,7 @@
 //! all, and the caller has rlimits alone, which hold for each process by itself. The module knows neither sessions nor
 //! why a group is killed.
 
+mod changes;
 mod discover;
 mod entrance;
 mod error;
@@ -195,31 +196,6 @@ impl Group {
         let memory_bytes = Cell::new(limits.memory_bytes);
         let (folders, memory, meters) = (Vec::new(), Vec::new(), Meters::default());
         Group { folders, unified: None, favoured: None, memory, memory_bytes, share: None, meters }
-    }
-
-    /// Sets another memory limit, where there is one, and gives back the usual share of the processors.
-    ///
-    /// # Errors
-    /// [`CgroupError::Limit`], for example `EBUSY` where more is in use already.
-    pub fn begin(&self, memory_bytes: u64) -> Result<(), CgroupError> {
-        if let Some((file, _, usual)) = &self.share {
-            set(file.clone(), usual)?;
-        }
-        let before = self.memory_bytes.replace(memory_bytes);
-        // Memory with swap may never be the lower of the two.
-        let files: Vec<_> = match memory_bytes < before {
-            true => self.memory.iter().collect(),
-            false => self.memory.iter().rev().collect(),
-        };
-        files.into_iter().filter(|_| memory_bytes != before).try_for_each(|file| set(file.clone(), memory_bytes))
-    }
-
-    /// Leaves the processors to others as long as those want them.
-    ///
-    /// # Errors
-    /// [`CgroupError::Limit`]
-    pub fn yield_processors(&self) -> Result<(), CgroupError> {
-        self.share.as_ref().map_or(Ok(()), |(file, least, _)| set(file.clone(), least))
     }
 
     /// Makes one more folder that belongs to the group; `Drop` removes it if a later step fails.

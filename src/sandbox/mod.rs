@@ -251,18 +251,26 @@ impl Sandbox {
         self.group.as_ref().map_or(nothing, cgroup::Group::usage)
     }
 
-    /// It is given to somebody: from now on it may use so much memory, and has its share of the processors.
+    /// From now on it may use so much memory, where there is a memory cgroup.
     ///
     /// # Errors
     /// [`cgroup::CgroupError::Limit`]
-    pub fn begin(&self, memory_bytes: u64) -> Result<(), cgroup::CgroupError> {
-        self.group.as_ref().map_or(Ok(()), |group| group.begin(memory_bytes))
+    pub fn set_memory(&self, bytes: u64) -> Result<(), cgroup::CgroupError> {
+        self.group.as_ref().map_or(Ok(()), |group| group.set_memory(bytes))
+    }
+
+    /// From now on it has its share of the processors.
+    ///
+    /// # Errors
+    /// As [`Sandbox::set_memory`].
+    pub fn share_processors(&self) -> Result<(), cgroup::CgroupError> {
+        self.group.as_ref().map_or(Ok(()), cgroup::Group::share_processors)
     }
 
     /// Until then, it gets only what others leave of the processors.
     ///
     /// # Errors
-    /// As [`Sandbox::begin`].
+    /// As [`Sandbox::set_memory`].
     pub fn yield_processors(&self) -> Result<(), cgroup::CgroupError> {
         self.group.as_ref().map_or(Ok(()), cgroup::Group::yield_processors)
     }

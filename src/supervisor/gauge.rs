@@ -55,6 +55,11 @@ impl Gauge {
         Self { account, counts_cpu, counts_memory, memory_bytes, last: Counts::default(), peak_seen: 0 }
     }
 
+    /// It may use so much memory from now on.
+    pub(super) fn set_memory(&mut self, bytes: u64) {
+        self.memory_bytes = bytes;
+    }
+
     /// Whether Linux counts all that is watched, so that reading costs next to nothing.
     pub(super) fn is_counted(&self) -> bool {
         self.account.is_none()

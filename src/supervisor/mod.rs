@@ -160,7 +160,7 @@ impl Supervisor {
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         self.start_gateway()?;
         loop {
-            let due = self.sandboxes.limits_due();
+            let (due, spare_due) = (self.sandboxes.limits_due(), self.sandboxes.spare_due());
             let wake = tokio::select! {
                 biased; // a stop is obeyed, and limits are kept, even when a gateway floods the link
                 _ = stop.recv() => Wake::Stop,
@@ -172,7 +172,7 @@ impl Supervisor {
                 happening = self.sandboxes.next() => Wake::Sandbox(happening),
                 keys = Calling::next(&mut self.calling) => Wake::Keys(keys),
                 // Last of all: whoever waits for something waits for no interpreter of nobody's.
-                () = std::future::ready(()), if self.is_serving && self.sandboxes.wants_spare() => Wake::SpareWanted,
+                () = until(spare_due), if self.is_serving => Wake::SpareWanted,
             };
             match wake {
                 Wake::Stop => return self.drain().await,
@@ -270,6 +270,7 @@ impl Supervisor {
             }
         }
         gateway.flush(&self.sandboxes);
+        self.sandboxes.finish_hand_out();
     }
 
     fn happened(&mut self, happening: Happening) {

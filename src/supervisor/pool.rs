@@ -53,6 +53,7 @@ pub(super) struct Pool {
     /// The one that boots, of which kind it is, and since when.
     boots: Option<(SandboxId, Kind, Instant)>,
     memory_is_short: bool,
+    asked_at: Option<Instant>,
 }
 
 impl Pool {
@@ -66,7 +67,13 @@ impl Pool {
             retry_at: None,
             told: Pooled::default(),
         };
-        Self { config, shelves: kinds.into_iter().map(shelf).collect(), boots: None, memory_is_short: false }
+        Self {
+            config,
+            shelves: kinds.into_iter().map(shelf).collect(),
+            boots: None,
+            memory_is_short: false,
+            asked_at: None,
+        }
     }
 
     /// Whether Pythons are forked, where they can be.
@@ -74,9 +81,15 @@ impl Pool {
         self.config.zygote && self.config.max > 0
     }
 
+    /// When a session asked last.
+    pub(super) fn asked_at(&self) -> Option<Instant> {
+        self.asked_at
+    }
+
     /// Takes one for a session. `is_fit`: one from here can serve it at all.
     pub(super) fn take(&mut self, kind: Kind, is_fit: bool, now: Instant) -> Option<SandboxId> {
         let max = self.config.max;
+        self.asked_at = Some(now);
         let shelf = self.shelf(kind)?;
         shelf.is_kept = true;
         shelf.asked.push_back(now);

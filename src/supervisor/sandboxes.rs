@@ -23,6 +23,7 @@ use super::link::{self, DEADLINE_SLACK, Exited, Held, Refused, SandboxId};
 use super::notify::{Allowance, Listeners};
 use super::{Parts, SupervisorError};
 use crate::config::Config;
+use crate::sandbox::cgroup::Counter;
 use crate::sandbox::janitor::Janitor;
 use crate::sandbox::probe::Tier;
 use crate::sandbox::workdir::Workdirs;
@@ -124,19 +125,14 @@ impl Sandboxes {
 
     /// Copies of a sandbox's descriptors for a new gateway; none if it has ended.
     pub(super) fn hand_over(&self, id: SandboxId) -> Option<(Held, Vec<OwnedFd>)> {
-        self.copies(id, self.live.get(&id)?).ok()
+        let live = self.live.get(&id)?;
+        self.held_as(id, live, copies(live).ok()?).ok()
     }
 
-    /// Descriptors in the order of [`super::link::SandboxFds`].
-    fn copies(&self, id: SandboxId, live: &Live) -> Result<(Held, Vec<OwnedFd>), MakeError> {
-        let Live { sandbox, session: Some(session), deadline_ns, .. } = live else { return Err(MakeError::NoSession) };
-        let mut fds = Vec::with_capacity(link::MAX_FDS);
-        for fd in [&sandbox.stdout, &sandbox.stderr, &sandbox.control, &sandbox.init, &live.violations] {
-            fds.push(fd.try_clone().map_err(MakeError::Descriptor)?);
-        }
-        let (counters, files): (Vec<_>, Vec<_>) =
-            sandbox.open_meters().map_err(MakeError::Descriptor)?.into_iter().unzip();
-        fds.extend(files.into_iter().map(OwnedFd::from));
+    /// What the gateway is told of a sandbox, with its descriptors.
+    fn held_as(&self, id: SandboxId, live: &Live, copies: Copies) -> Result<(Held, Vec<OwnedFd>), MakeError> {
+        let Live { session: Some(session), deadline_ns, .. } = live else { return Err(MakeError::NoSession) };
+        let Copies { counters, fds } = copies;
         let (session, begun) = (session.clone(), self.limits.begun(id));
         Ok((Held { sandbox: id, session, deadline_ns: *deadline_ns, counters, begun }, fds))
     }
@@ -254,6 +250,23 @@ impl Sandboxes {
         }
         self.plan.shutdown();
     }
+}
+
+/// Descriptors of a sandbox for a gateway, in the order of [`super::link::SandboxFds`].
+struct Copies {
+    counters: Vec<Counter>,
+    fds: Vec<OwnedFd>,
+}
+
+fn copies(live: &Live) -> Result<Copies, MakeError> {
+    let Live { sandbox, violations, .. } = live;
+    let mut fds = Vec::with_capacity(link::MAX_FDS);
+    for fd in [&sandbox.stdout, &sandbox.stderr, &sandbox.control, &sandbox.init, violations] {
+        fds.push(fd.try_clone().map_err(MakeError::Descriptor)?);
+    }
+    let (counters, files): (Vec<_>, Vec<_>) = sandbox.open_meters().map_err(MakeError::Descriptor)?.into_iter().unzip();
+    fds.extend(files.into_iter().map(OwnedFd::from));
+    Ok(Copies { counters, fds })
 }
 
 async fn ended(id: SandboxId, pidfd: OwnedFd) -> SandboxId {

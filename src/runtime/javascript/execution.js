@@ -44,7 +44,14 @@ class Runner {
     ends.install((code) => this.#exit(code));
     display.install((data, metadata) => this.#display(data, metadata));
     stdin.install((prompt, password) => this.#ask(prompt, password), (error) => this.#fail(error));
+    this.#rehearse();
     this.#interrupts.open();
+  }
+
+  // Runs a line as an execution does, for nobody, so that the first one finds compiled what it needs.
+  #rehearse() {
+    const { body } = modules.prepare('1 + 1');
+    this.#evaluator.evaluateAgain(body, `${here}rehearsal`, () => this.#evaluator.forgetValues());
   }
 
   #onMessage(message) {

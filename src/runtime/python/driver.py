@@ -87,6 +87,7 @@ def main(inherited):
     execution = load("execution").Interpreter(descriptors.Descriptors(), control)
     if not control.has_mail():
         execution.prepare()
+        execution.rehearse()
     while True:
         request = control.next_request()
         if request["t"] == "query":

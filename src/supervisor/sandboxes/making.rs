@@ -78,8 +78,8 @@ impl Sandboxes {
         }
         let program =
             parts.programs.iter().find(|program| program.language == create.language).ok_or(MakeError::NoProgram)?;
-        if let Some(id) = self.hand_out(create, program)? {
-            return self.hand_over(id).ok_or(MakeError::NoSession);
+        if let Some(handed) = self.hand_out(create, program)? {
+            return Ok(handed);
         }
         self.make_room_for_session();
         if self.live.len() + self.leaving.len() >= self.most {

@@ -17,15 +17,14 @@ use serde::Serialize;
 use tokio::time::Instant;
 
 use super::making::{MakeError, Wanted, kind, prepare};
-use super::{SandboxId, Sandboxes};
+use super::{Copies, SandboxId, Sandboxes, copies};
 use crate::config::Backend;
 use crate::metrics::standing::Pooled;
 use crate::sandbox;
 use crate::sandbox::probe::Tier;
 use crate::sandbox::zygote::Zygote;
-use crate::supervisor::gauge::Gauge;
 use crate::supervisor::homes::Home;
-use crate::supervisor::link::{self, Create};
+use crate::supervisor::link::{self, Create, Held};
 use crate::supervisor::notify::Allowance;
 use crate::supervisor::pool::{Kind, Pool};
 use crate::supervisor::zygotes::{Offer, Zygotes};
@@ -37,6 +36,8 @@ const BOOT_LIMIT: Duration = Duration::from_secs(30);
 const MAX_BEGIN_BYTES: usize = 60 << 10;
 /// Variables that interpreters read once, when they start, beside all that begin with `LC_`.
 const AT_START: [&str; 8] = ["FUNCNEST", "LANG", "LANGUAGE", "OLDPWD", "PWD", "SHLVL", "TZ", "_"];
+/// How long after a session was created none is made: it would keep the next one waiting.
+const PAUSE: Duration = Duration::from_millis(20);
 /// When a zygote that boots is asked for again.
 const SOON: Duration = Duration::from_millis(50);
 /// How often it is asked whether memory is short.
@@ -48,6 +49,9 @@ type Boots = FuturesUnordered<futures::future::BoxFuture<'static, SandboxId>>;
 pub(super) struct Spares {
     pool: Pool,
     homes: HashMap<SandboxId, Home>,
+    copies: HashMap<SandboxId, Copies>,
+    /// The one that was handed out last, until [`Sandboxes::finish_hand_out`].
+    handed: Option<SandboxId>,
     boots: Boots,
     zygotes: Zygotes,
     looked_at: Instant,
@@ -65,6 +69,8 @@ impl Spares {
         Self {
             pool,
             homes: HashMap::new(),
+            copies: HashMap::new(),
+            handed: None,
             boots: FuturesUnordered::new(),
             zygotes: Zygotes::default(),
             looked_at: Instant::now(),
@@ -81,7 +87,11 @@ impl Spares {
 
 impl Sandboxes {
     /// Gives a session one that waits, if there is one that fits.
-    pub(super) fn hand_out(&mut self, create: &Create, program: &Program) -> Result<Option<SandboxId>, MakeError> {
+    pub(super) fn hand_out(
+        &mut self,
+        create: &Create,
+        program: &Program,
+    ) -> Result<Option<(Held, Vec<OwnedFd>)>, MakeError> {
         let shelf = Kind { language: create.language, mode: create.mode };
         let first = first_message(create);
         let is_fit = first.is_some() && !self.homes.has(&create.session) && self.is_usual(create, program);
@@ -99,13 +109,25 @@ impl Sandboxes {
         prepared.map_err(MakeError::Workdir)?;
         let memory_bytes =
             self.plan.memory_bytes(create.mode, kind(create.language, &self.config), create.memory_bytes);
-        live.sandbox.begin(memory_bytes)?;
-        live.gauge = Gauge::new(&live.sandbox, create.memory_bytes);
+        live.sandbox.set_memory(memory_bytes)?;
+        live.gauge.set_memory(create.memory_bytes);
         if !first.is_empty() {
             send(&live.sandbox.control, &first, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)
                 .map_err(|error| MakeError::Descriptor(error.into()))?;
         }
-        Ok(Some(id))
+        self.spares.handed = Some(id);
+        let prepared = self.spares.copies.remove(&id);
+        let live = &self.live[&id];
+        let copies = prepared.map_or_else(|| copies(live), Ok)?;
+        self.held_as(id, live, copies).map(Some)
+    }
+
+    /// What of a hand-out can be done when the gateway has the sandbox already: it gets its share of the processors.
+    pub(in crate::supervisor) fn finish_hand_out(&mut self) {
+        let Some(live) = self.spares.handed.take().and_then(|id| self.live.get(&id)) else { return };
+        if let Err(error) = live.sandbox.share_processors() {
+            tracing::warn!(error = &error as &dyn std::error::Error, "a sandbox is left with less than its share");
+        }
     }
 
     /// Whether a session wants nothing that has to be known when its interpreter starts.
@@ -116,9 +138,10 @@ impl Sandboxes {
         (has_usual_memory || can_change) && !create.environment.iter().any(|(name, _)| at_start(name))
     }
 
-    /// Whether one is to be made, when there is time.
-    pub(in crate::supervisor) fn wants_spare(&self) -> bool {
-        self.spares.pool.wants(Instant::now()).is_some()
+    /// When one is to be made, if there is time then: not in the midst of sessions that are created.
+    pub(in crate::supervisor) fn spare_due(&self) -> Option<Instant> {
+        let now = Instant::now();
+        self.spares.pool.wants(now).map(|_| self.spares.pool.asked_at().map_or(now, |asked| asked + PAUSE))
     }
 
     /// Makes the one that is wanted most. It boots by itself.
@@ -243,6 +266,9 @@ impl Sandboxes {
     /// One that waits has booted, or its driver is gone; the end of the sandbox tells that.
     pub(in crate::supervisor) fn spare_booted(&mut self, id: SandboxId) {
         if self.spares.pool.booted(id, Instant::now()) {
+            // Whoever gets it waits for no more than has to be.
+            let copies = self.live.get(&id).and_then(|live| copies(live).ok());
+            self.spares.copies.extend(copies.map(|copies| (id, copies)));
             tracing::debug!(sandbox = id.0, "an interpreter waits for a session");
         }
     }
@@ -250,6 +276,7 @@ impl Sandboxes {
     /// Every process of one that belonged to no session is gone.
     pub(super) fn forget_spare(&mut self, id: SandboxId) {
         self.spares.pool.lost(id, Instant::now());
+        self.spares.copies.remove(&id);
         if let Some(home) = self.spares.homes.remove(&id) {
             self.homes.give_up(home);
         }
