@@ -133,6 +133,8 @@ def available_kib():
 
 
 async def run(args, server, mix):
+    # What the server makes ready at its start is there then.
+    await asyncio.sleep(3)
     before, begun = available_kib(), time.monotonic()
     sessions = [Session(server, language) for language, count in mix.items() for _ in range(count)]
     await at_once([session.create for session in sessions])

@@ -141,11 +141,11 @@ pub(super) fn inside_user_namespace<T>(
     let mut order = Order { namespace, part: Some(part), result: None };
     let entry = address::<_, T>(&order.part);
     // What is cloned lives on in a copy of this stack.
-    let mut stack = vec![0_u128; SHARED_STACK / size_of::<u128>()];
+    let stack = Stack::new()?;
     let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_FILES | libc::SIGCHLD;
     // SAFETY: the stack is aligned, and it and `order` outlive the process, for which the call waits. This process has one
     // thread, so nobody else is in the memory that the two share.
-    let pid = unsafe { libc::clone(entry, stack.as_mut_ptr_range().end.cast(), flags, (&raw mut order).cast()) };
+    let pid = unsafe { libc::clone(entry, stack.top(), flags, (&raw mut order).cast()) };
     check(pid.into())?;
     // It has ended; nobody asks how.
     let pid = Pid::from_raw(pid);
@@ -158,8 +158,32 @@ pub(super) fn inside_user_namespace<T>(
     }
 }
 
-/// Bytes of the stack of such a process, and of what it clones.
-const SHARED_STACK: usize = 1 << 20;
+/// The stack of such a process, and of what it clones: pages of its own, so that none takes memory but those in use.
+struct Stack(*mut libc::c_void);
+
+impl Stack {
+    const BYTES: usize = 1 << 20;
+
+    fn new() -> io::Result<Self> {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_STACK;
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: a new mapping, where Linux has room for it, touches no memory that is in use.
+        let pages = unsafe { libc::mmap(std::ptr::null_mut(), Self::BYTES, access, flags, -1, 0) };
+        if pages == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(Self(pages)) }
+    }
+
+    /// Where it begins: stacks grow down.
+    fn top(&self) -> *mut libc::c_void {
+        self.0.wrapping_byte_add(Self::BYTES)
+    }
+}
+
+impl Drop for Stack {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is this one's own, and who has used it as a stack has ended.
+        unsafe { libc::munmap(self.0, Self::BYTES) };
+    }
+}
 
 /// Has a copy of this process do `part` and exit with what it returns; the copy runs nothing else.
 ///
