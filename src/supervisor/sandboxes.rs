@@ -1,5 +1,6 @@
 //! The sandboxes that live, with the supervisor's own copies of their descriptors.
 
+mod first_message;
 mod making;
 mod refusing;
 mod spares;

@@ -13,9 +13,9 @@ use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
 use repltool_protocol::rest::{Language, ResourceLimits, SandboxMode};
 use rustix::net::{SendFlags, send};
-use serde::Serialize;
 use tokio::time::Instant;
 
+use super::first_message::first_message;
 use super::making::{MakeError, Wanted, kind, prepare};
 use super::{Copies, SandboxId, Sandboxes, copies};
 use crate::config::Backend;
@@ -32,12 +32,12 @@ use crate::supervisor::{Parts, Program, pressure};
 
 /// How long one may boot. Longer than any client waits.
 const BOOT_LIMIT: Duration = Duration::from_secs(30);
-/// The longest first message: all of it finds room in the socket of a driver that has read nothing yet.
-const MAX_BEGIN_BYTES: usize = 60 << 10;
 /// Variables that interpreters read once, when they start, beside all that begin with `LC_`.
 const AT_START: [&str; 8] = ["FUNCNEST", "LANG", "LANGUAGE", "OLDPWD", "PWD", "SHLVL", "TZ", "_"];
 /// How long after a session was created none is made: it would keep the next one waiting.
 const PAUSE: Duration = Duration::from_millis(20);
+/// The same while sessions execute something, which it would take a part of the processors from.
+const PATIENCE: Duration = Duration::from_secs(2);
 /// When a zygote that boots is asked for again.
 const SOON: Duration = Duration::from_millis(50);
 /// How often it is asked whether memory is short.
@@ -138,10 +138,14 @@ impl Sandboxes {
         (has_usual_memory || can_change) && !create.environment.iter().any(|(name, _)| at_start(name))
     }
 
-    /// When one is to be made, if there is time then: not in the midst of sessions that are created.
+    /// When one is to be made, if there is time then: not in the midst of sessions that are created, and while a session
+    /// executes something, not at once.
     pub(in crate::supervisor) fn spare_due(&self) -> Option<Instant> {
         let now = Instant::now();
-        self.spares.pool.wants(now).map(|_| self.spares.pool.asked_at().map_or(now, |asked| asked + PAUSE))
+        self.spares.pool.wants(now)?;
+        let is_busy = self.live.values().any(|live| live.deadline_ns.is_some());
+        let pause = if is_busy { PATIENCE } else { PAUSE };
+        Some(self.spares.pool.asked_at().map_or(now, |asked| asked + pause))
     }
 
     /// Makes the one that is wanted most. It boots by itself.
@@ -339,59 +343,4 @@ async fn booted(id: SandboxId, control: OwnedFd) -> SandboxId {
         Err(error) => tracing::error!(%error, sandbox = id.0, "the boot of an interpreter cannot be watched"),
     }
     id
-}
-
-/// What a driver is told before all else, if anything.
-#[derive(Serialize)]
-struct Begin<'a> {
-    t: &'static str,
-    /// Where it goes, below `/workspace`.
-    directory: &'a str,
-    /// `NAME=value`, over what it has.
-    environment: Vec<String>,
-}
-
-/// The first message to the driver, framed as all of them: empty if there is nothing to tell, none if it would be too long.
-fn first_message(create: &Create) -> Option<Vec<u8>> {
-    if create.environment.is_empty() && create.working_directory.is_none() {
-        return Some(Vec::new());
-    }
-    let environment = create.environment.iter().map(|(name, value)| format!("{name}={value}")).collect();
-    let directory = create.working_directory.as_deref().unwrap_or("");
-    let payload = serde_json::to_vec(&Begin { t: "begin", directory, environment }).ok()?;
-    let frame = [format!("{:08}", payload.len()).into_bytes(), payload].concat();
-    Some(frame).filter(|frame| frame.len() <= MAX_BEGIN_BYTES)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn create(environment: &[(&str, &str)], directory: Option<&str>) -> Create {
-        let own = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
-        Create {
-            request: 1,
-            session: "0123456789abcdefghijkl".parse().unwrap(),
-            language: Language::Python,
-            mode: SandboxMode::Standard,
-            environment: environment.iter().map(own).collect(),
-            working_directory: directory.map(str::to_owned),
-            memory_bytes: 1,
-            cpu_seconds: 1,
-        }
-    }
-
-    #[test]
-    fn the_first_message_is_what_the_drivers_read() {
-        assert_eq!(first_message(&create(&[], None)), Some(Vec::new()));
-        let told = first_message(&create(&[("A", "x\"\n")], Some("a/b"))).unwrap();
-        let text = r#"00000065{"t":"begin","directory":"a/b","environment":["A=x\"\n"]}"#;
-        assert_eq!(String::from_utf8(told).unwrap(), text.replace("00000065", &format!("{:08}", text.len() - 8)));
-    }
-
-    #[test]
-    fn an_environment_that_is_too_long_for_it_has_none() {
-        let long = "\u{1}".repeat(11_000);
-        assert_eq!(first_message(&create(&[("A", &long)], None)), None);
-    }
 }
