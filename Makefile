@@ -85,6 +85,7 @@ bench: build
 	$(dir $(BIN))examples/screen_cost
 	cargo bench --locked -p repltool-benches --bench micro
 	scripts/bench_surface.py --binary $(BIN) --hello $(dir $(BIN))examples/hello
+	scripts/bench_density.py --binary $(BIN) --seconds 60
 	scripts/bench.sh $(BIN)
 
 # Looks for inputs that break a law: make fuzz TARGET=client_frame SECONDS=600. Without TARGET, all of them in turn.

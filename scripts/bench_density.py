@@ -35,8 +35,14 @@ class Connection:
         self._port = int(port)
         self._head = f"Host: {server.address}\r\nAuthorization: Bearer {server.token}\r\n"
         self._reader = self._writer = None
+        self._used = 0.0
 
     async def ask(self, method, path, body=None):
+        # The server ends what is idle for long.
+        if self._writer is not None and time.monotonic() > self._used + 5:
+            self._writer.close()
+            self._writer = None
+        self._used = time.monotonic()
         if self._writer is None:
             self._reader, self._writer = await asyncio.open_connection(self._host, self._port)
         payload = b"" if body is None else json.dumps(body).encode()
