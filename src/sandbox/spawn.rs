@@ -1,7 +1,6 @@
 //! The supervisor's side of a start: descriptors, cgroup, clone, uid map, and waiting until the program runs.
 
-use std::io::{self, IoSliceMut};
-use std::mem::MaybeUninit;
+use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd, RawFd};
 use std::path::{Component, Path};
 use std::sync::Arc;
@@ -9,10 +8,7 @@ use std::sync::Arc;
 use nix::sys::signal::{SigSet, SigmaskHow};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::mount::{MountPropagationFlags, mount_change};
-use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, SocketFlags, SocketType, recvmsg,
-    send, socketpair,
-};
+use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, send, socketpair};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::thread::UnshareFlags;
 
@@ -310,7 +306,7 @@ pub(super) fn wait_for_program(
             listener.let_pass(&call).map_err(SpawnError::Descriptors)?;
         }
         let mut packet = [0; 8];
-        let (length, fds) = match receive(sync, &mut packet) {
+        let (length, fds) = match vacant::receive(sync, &mut packet) {
             Ok(received) => received,
             Err(rustix::io::Errno::AGAIN) => continue,
             Err(error) => return Err(SpawnError::Descriptors(error.into())),
@@ -341,23 +337,6 @@ fn wait_for_news(sync: &OwnedFd, listener: Option<&Listener>) -> Result<(), Spaw
             Err(error) => return Err(SpawnError::Descriptors(error.into())),
         }
     }
-}
-
-/// One packet, with the descriptors that came with it; none at the end.
-fn receive(sync: &OwnedFd, packet: &mut [u8]) -> rustix::io::Result<(usize, Vec<OwnedFd>)> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-    let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
-    let length = match recvmsg(sync, &mut [IoSliceMut::new(packet)], &mut ancillary, flags) {
-        Ok(received) => received.bytes,
-        Err(rustix::io::Errno::CONNRESET) => 0,
-        Err(error) => return Err(error),
-    };
-    let fds = ancillary.drain().flat_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(fds) => fds.collect(),
-        _ => Vec::new(),
-    });
-    Ok((length, fds.collect()))
 }
 
 #[cfg(test)]

@@ -116,7 +116,8 @@ pub(super) fn wait(sync: &OwnedFd, mut wanted: impl FnMut(&[u8]) -> bool) -> Res
     }
 }
 
-fn receive(sync: &OwnedFd, packet: &mut [u8]) -> rustix::io::Result<(usize, Vec<OwnedFd>)> {
+/// One packet, with the descriptors that came with it; none at the end.
+pub(in crate::sandbox) fn receive(sync: &OwnedFd, packet: &mut [u8]) -> rustix::io::Result<(usize, Vec<OwnedFd>)> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
