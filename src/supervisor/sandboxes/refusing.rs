@@ -1,11 +1,12 @@
 //! Calls that Linux asks about: told to the gateway, counted, and refused, in this order, so that whoever waits for the end
 //! of an execution knows of all that was refused in it.
 
+use std::os::fd::OwnedFd;
 use std::task::Poll;
 
 use tokio::time::Instant;
 
-use super::{SandboxId, Sandboxes};
+use super::{Live, SandboxId, Sandboxes};
 use crate::supervisor::link::{Refused, ToGateway};
 use crate::supervisor::notify::{After, Round, Watched, summary};
 
@@ -72,8 +73,41 @@ impl Sandboxes {
         }
     }
 
+    /// What was refused before a sandbox was anybody's is told to nobody, so a gateway is not to wait for it either.
+    pub(super) fn forget_refused(live: &mut Live) {
+        live.untold.clear();
+        uncount(&live.violations);
+    }
+
     /// What happened while there was no gateway.
     pub(super) fn take_untold(&mut self, id: SandboxId) -> Vec<Refused> {
         self.live.get_mut(&id).map(|live| std::mem::take(&mut live.untold)).unwrap_or_default()
+    }
+}
+
+/// Takes back what an eventfd(2) has counted.
+fn uncount(count: &OwnedFd) {
+    // Where nothing was counted there is nothing to read.
+    let _ = rustix::io::read(count, &mut [0; 8]);
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::event::{EventfdFlags, eventfd};
+    use rustix::io::{Errno, read, write};
+
+    use super::*;
+
+    #[test]
+    fn who_gets_a_sandbox_hears_of_no_count_from_before() {
+        let count = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).expect("an eventfd");
+        uncount(&count);
+        write(&count, &3_u64.to_ne_bytes()).expect("counted");
+        uncount(&count);
+        assert_eq!(read(&count, &mut [0; 8]), Err(Errno::AGAIN));
+        write(&count, &2_u64.to_ne_bytes()).expect("counted");
+        let mut counted = [0; 8];
+        read(&count, &mut counted).expect("what came after it is there");
+        assert_eq!(u64::from_ne_bytes(counted), 2);
     }
 }

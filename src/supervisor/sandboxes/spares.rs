@@ -101,6 +101,7 @@ impl Sandboxes {
         let (Some(live), Some(home)) = (self.live.get_mut(&id), self.spares.homes.remove(&id)) else { return Ok(None) };
         live.session = Some(create.session.clone());
         live.adopted = true;
+        Self::forget_refused(live);
         live.allowance = Allowance::new(self.config.violations_per_minute, Instant::now());
         // From here on it is the session's, whatever fails.
         let (workdir, identity) = home.place();
