@@ -21,6 +21,13 @@ use crate::metrics::standing::Pooled;
 const DEMAND: Duration = Duration::from_secs(60);
 /// How long no other is made of a kind that could not be.
 const RETRY: Duration = Duration::from_secs(5);
+/// How long after a session was created none is made: it would keep the next one waiting.
+const PAUSE: Duration = Duration::from_millis(20);
+/// The same while sessions execute something, which it would take a part of the processors from.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// How long sessions that are created all the time can put it off: each of them that finds none ready has a start of its
+/// own, which takes more from the others than one that is made ahead.
+const STARVED: Duration = Duration::from_secs(5);
 
 /// What the interpreters on one shelf have in common.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,6 +61,8 @@ pub(super) struct Pool {
     boots: Option<(SandboxId, Kind, Instant)>,
     memory_is_short: bool,
     asked_at: Option<Instant>,
+    /// Since when there are fewer than there should be.
+    short_since: Option<Instant>,
 }
 
 impl Pool {
@@ -73,6 +82,7 @@ impl Pool {
             boots: None,
             memory_is_short: false,
             asked_at: None,
+            short_since: None,
         }
     }
 
@@ -81,9 +91,18 @@ impl Pool {
         self.config.zygote && self.config.max > 0
     }
 
-    /// When a session asked last.
-    pub(super) fn asked_at(&self) -> Option<Instant> {
-        self.asked_at
+    /// When one is to be made, if any: not in the midst of sessions that are created, and while a session executes
+    /// something, later.
+    pub(super) fn due(&mut self, is_busy: bool, now: Instant) -> Option<Instant> {
+        if self.wants(now).is_none() {
+            if self.boots.is_none() {
+                self.short_since = None;
+            }
+            return None;
+        }
+        let starved_at = *self.short_since.get_or_insert(now) + STARVED;
+        let pause = if is_busy { PATIENCE } else { PAUSE };
+        Some(self.asked_at.map_or(now, |asked| asked + pause).min(starved_at))
     }
 
     /// Takes one for a session. `is_fit`: one from here can serve it at all.
@@ -286,6 +305,30 @@ mod tests {
         assert_eq!(pool.sacrifice(), None);
         fill(&mut pool, 2, now);
         assert_eq!(pool.sacrifice(), Some(SandboxId(2)));
+    }
+
+    #[test]
+    fn it_waits_for_a_pause_but_not_for_ever() {
+        let (mut pool, start) = (pool(1, 4), Instant::now());
+        assert_eq!(pool.due(true, start), Some(start), "nobody has asked");
+        fill(&mut pool, 1, start);
+        assert_eq!(pool.due(true, start), None);
+        pool.take(PYTHON, true, start);
+        assert_eq!(pool.due(false, start), Some(start + PAUSE));
+        assert_eq!(pool.due(true, start), Some(start + PATIENCE));
+        let busy = (1..=6).map(|second| start + Duration::from_secs(second));
+        let due: Vec<_> = busy
+            .map(|now| {
+                pool.take(PYTHON, true, now);
+                pool.due(true, now).expect("it is short").saturating_duration_since(now)
+            })
+            .collect();
+        assert_eq!(due, [2, 2, 2, 1, 0, 0].map(Duration::from_secs));
+        let later = start + Duration::from_secs(6);
+        pool.begun(SandboxId(9), PYTHON, later);
+        assert_eq!(pool.due(true, later), None, "one boots");
+        pool.booted(SandboxId(9), later);
+        assert!(pool.due(true, later) < Some(later), "it is still short of some");
     }
 
     #[test]

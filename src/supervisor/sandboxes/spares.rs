@@ -34,10 +34,6 @@ use crate::supervisor::{Parts, Program, pressure};
 const BOOT_LIMIT: Duration = Duration::from_secs(30);
 /// Variables that interpreters read once, when they start, beside all that begin with `LC_`.
 const AT_START: [&str; 8] = ["FUNCNEST", "LANG", "LANGUAGE", "OLDPWD", "PWD", "SHLVL", "TZ", "_"];
-/// How long after a session was created none is made: it would keep the next one waiting.
-const PAUSE: Duration = Duration::from_millis(20);
-/// The same while sessions execute something, which it would take a part of the processors from.
-const PATIENCE: Duration = Duration::from_secs(2);
 /// When a zygote that boots is asked for again.
 const SOON: Duration = Duration::from_millis(50);
 /// How often it is asked whether memory is short.
@@ -139,14 +135,10 @@ impl Sandboxes {
         (has_usual_memory || can_change) && !create.environment.iter().any(|(name, _)| at_start(name))
     }
 
-    /// When one is to be made, if there is time then: not in the midst of sessions that are created, and while a session
-    /// executes something, not at once.
-    pub(in crate::supervisor) fn spare_due(&self) -> Option<Instant> {
-        let now = Instant::now();
-        self.spares.pool.wants(now)?;
+    /// When one is to be made, if any.
+    pub(in crate::supervisor) fn spare_due(&mut self) -> Option<Instant> {
         let is_busy = self.live.values().any(|live| live.deadline_ns.is_some());
-        let pause = if is_busy { PATIENCE } else { PAUSE };
-        Some(self.spares.pool.asked_at().map_or(now, |asked| asked + pause))
+        self.spares.pool.due(is_busy, Instant::now())
     }
 
     /// Makes the one that is wanted most. It boots by itself.
