@@ -11,60 +11,28 @@ __repltool_send() { # PAYLOAD: ASCII, or LC_ALL=C is in force
   builtin printf '%08d%s' "${#1}" "$1" >&241 || __repltool_leave 76
 }
 
-__repltool_forget() { # M: what was sent up to this number is stored
-  while ((__repltool[low] <= $1 && __repltool[low] <= __repltool[m])); do
-    builtin unset -v "__repltool[kept${__repltool[low]}]"
-    __repltool[low]=$((__repltool[low] + 1))
-  done
-}
-
 # An interrupt counts for an execution that has been sent. One that comes while nothing waits in the socket was for the
 # execution before. While the driver waits for a subshell of its own, SIGINT is ignored instead: bash 5.2 sends itself
 # SIGINT for ever if one comes in the very instant in which it begins to wait for a child.
 __repltool_note_interrupt() {
-  if [[ ${__repltool[state]} == taken ]] || builtin read -t 0 -u 241; then
-    __repltool[flag]=1
+  if [[ $__repltool_state == taken ]] || builtin read -t 0 -u 241; then
+    __repltool_flag=1
   fi
 }
 
-# An execution is taken in a straight line, for somebody waits for it: to call a function is to copy it. What it
-# acknowledges is forgotten after it. Its ends are cut off by their lengths: bash takes quadratic time to look for `*`
-# and something.
-__repltool_receive() { # Leaves an execution in `__repltool`, after it has served all that came before
-  builtin local __r_size __r_frame __r_n __r_code || __repltool_leave 70
-  # From LC_CTYPE bash comes back in half the time.
-  [[ -z ${LC_ALL-} ]] && builtin local LC_CTYPE=C || builtin local LC_ALL=C || __repltool_leave 70
-  while ((1)); do
-    __repltool[state]=
-    [[ -z ${__repltool[flag]} ]] || builtin read -t 0 -u 241 || __repltool[flag]=
-    until builtin read -r -N 8 -u 241 __r_size; do
-      (($? > 128)) || __repltool_leave 0 # unless the user has set TMOUT
-    done
-    __repltool[state]=taken
-    [[ $__r_size == 000[0-9][0-9][0-9][0-9][0-9] ]] || __repltool_leave 76
-    builtin read -r -N "$((10#$__r_size))" -u 241 __r_frame || __repltool_leave 0
-    if [[ $__r_frame != '{"t":"exec","n":'* ]]; then
-      __repltool_serve "$__r_frame"
-      builtin continue
-    fi
-    __r_n=${__r_frame:16:20} __r_n=${__r_n%%,*}
-    ((__r_n > __repltool[last])) || builtin continue # a repeat
-    [[ ${__r_frame: -7} == '"none"}' ]] && __repltool[in]=240 || __repltool[in]=242
-    __r_frame=${__r_frame:25+${#__r_n}} __r_frame=${__r_frame%,\"stdin\":*} __r_frame=${__r_frame#*,}
-    __r_code=${__r_frame%,\"ack\":*}
-    __repltool[n]=$__r_n __repltool[ack]=${__r_frame:${#__r_code}+7}
-    if [[ $__r_code == '"code":"'* && $__r_code != *\\* ]]; then
-      __repltool[code]=${__r_code:8:${#__r_code}-9}
-    else
-      __repltool_code '__repltool[code]' "$__r_n" "$__r_code"
-    fi
-    # Only such code can have to do with `set -e` and `set -u`.
-    [[ $__r_code != *set* && $__r_code != *errexit* ]] || __r_lasting+=set
-    builtin return
+# Forgets what the gateway has stored, and puts the last message, if it is not stored, with the others that are kept:
+# until then it stands in a variable of its own.
+__repltool_forget() {
+  [[ ${__repltool[failed]@a} == A ]] || __repltool_leave 70
+  ((__repltool_low > __repltool_m)) || __repltool[kept$__repltool_m]=$__repltool_done
+  while ((__repltool_low <= __repltool_ack && __repltool_low <= __repltool_m)); do
+    builtin unset -v "__repltool[kept$__repltool_low]"
+    __repltool_low=$((__repltool_low + 1))
   done
 }
 
 __repltool_serve() { # FRAME, not an execution
+  __repltool_enable
   case $1 in
     '{"t":"part",'*) __repltool_collect "$1" ;;
     '{"t":"ack",'*) __repltool_acknowledged "$1" ;;
@@ -97,22 +65,24 @@ __repltool_begin() { # FRAME
 }
 
 __repltool_acknowledged() { # FRAME
-  builtin local __r_m=${1#*'"m":'}
-  __repltool_forget "${__r_m%\}}"
+  __repltool_ack=${1#*'"m":'}
+  __repltool_ack=${__repltool_ack%\}}
+  __repltool_forget
 }
 
 __repltool_greet() { # FRAME. A gateway looks for these very bytes: the order of keys matters.
-  builtin local __r_nonce __r_m
+  builtin local LC_ALL=C __r_nonce __r_m
+  ((__repltool_low > __repltool_m)) || __repltool[kept$__repltool_m]=$__repltool_done
   __r_nonce=${1#*'"nonce":"'}
-  __repltool[flag]=
-  __repltool_send "{\"t\":\"hello\",\"nonce\":\"${__r_nonce%%\"*}\",\"last\":${__repltool[last]}}"
-  for ((__r_m = __repltool[low]; __r_m <= __repltool[m]; __r_m++)); do
+  __repltool_flag=
+  __repltool_send "{\"t\":\"hello\",\"nonce\":\"${__r_nonce%%\"*}\",\"last\":$__repltool_last}"
+  for ((__r_m = __repltool_low; __r_m <= __repltool_m; __r_m++)); do
     __repltool_send "${__repltool[kept$__r_m]}"
   done
 }
 
 __repltool_collect() { # FRAME
-  builtin local __r_rest __r_n __r_i __r_text
+  builtin local LC_ALL=C __r_rest __r_n __r_i __r_text
   __r_rest=${1#*'"n":'}
   __r_n=${__r_rest%%,*} __r_rest=${__r_rest#*'"i":'}
   __r_i=${__r_rest%%,*} __r_rest=${__r_rest#*'"s":"'}
@@ -129,6 +99,7 @@ __repltool_collect() { # FRAME
 # Reads `"code":"…"` or `"parts":K` into a variable. A quote inside a JSON string has a backslash before it, so what
 # looks like the end of the string is.
 __repltool_code() { # VARIABLE N TEXT
+  [[ $3 != *[![:ascii:]]* ]] || builtin local LC_ALL=C
   if [[ $3 == '"code":"'* ]]; then
     __repltool_unquote "$1" "${3:8:${#3}-9}"
     builtin return

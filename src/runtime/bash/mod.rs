@@ -16,6 +16,7 @@ const OLDEST: (u32, u32) = (5, 1);
 pub const FILES: &[(&str, &[u8])] = &[
     ("/run/repltool/driver.bash", include_bytes!("driver.bash")),
     ("/run/repltool/control.bash", include_bytes!("control.bash")),
+    ("/run/repltool/cycle.bash", include_bytes!("cycle.bash")),
     ("/run/repltool/jsontext.bash", include_bytes!("jsontext.bash")),
     ("/run/repltool/loop.bash", include_bytes!("loop.bash")),
     ("/run/repltool/queries.bash", include_bytes!("queries.bash")),

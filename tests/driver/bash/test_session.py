@@ -111,6 +111,27 @@ class Session(DriverCase):
         self.assertIn("can only `return' from a function", err)
         self.assert_usable()
 
+    def test_break_that_is_hidden_fails_and_harms_nothing_else(self):
+        for word in ("break", "continue", "break 9"):
+            with self.subTest(word):
+                hidden = f"x={word[:3]}; eval \"${{x}}{word[3:]}\"; echo after"
+                out, err = self.output(hidden, 1)
+                self.assertEqual(out, "")
+                self.assertIn("only meaningful in a", err)
+                self.assert_usable()
+
+    def test_loops_of_the_program_are_its_own(self):
+        self.kernel.execute("f() { for i in 1 2; do for j in 1 2; do [[ $j != 2 ]] || continue 2; echo $i$j; done; done; }")
+        self.assertEqual(self.status("declare x=1; while :; do break; done; (exit 4)"), 4)
+        self.assertEqual(self.output("echo $? $x; f; while :; do break; done; echo $LINENO"), ("4 1\n11\n21\n1\n", ""))
+
+    def test_jobs_that_are_over_are_forgotten(self):
+        for _ in range(3):
+            self.kernel.execute("true & wait $!; true & last=$!")
+        self.kernel.execute("while kill -0 $last; do :; done 2>/dev/null")
+        self.settle()
+        self.assertEqual(self.output("jobs; wait $last; echo $?"), ("0\n", ""))
+
     def test_background_jobs(self):
         self.assertEqual(self.output("sleep 61 & echo started"), ("started\n", ""))
         self.assertEqual(self.output("jobs -r | wc -l; kill %1; wait %1 2>&240; echo $?"), ("1\n143\n", ""))

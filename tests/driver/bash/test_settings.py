@@ -116,6 +116,19 @@ class Settings(DriverCase):
                 self.assertTrue(self.kernel.stderr.text().startswith(trace), self.kernel.stderr.text())
                 self.assertNotIn("__repltool", self.kernel.stderr.text())
 
+    def test_driver_exports_nothing(self):
+        self.kernel.execute("set -a")
+        self.kernel.execute("false")
+        self.assertEqual(self.output("env | grep -c repltool; set +a", 0), ("0\n", ""))
+        self.assertEqual(self.output("env | grep -c repltool || true"), ("0\n", ""))
+
+    def test_aliases_of_keywords_are_the_programs_alone_after_an_interrupt(self):
+        self.kernel.execute("shopt -s expand_aliases; alias if=false until=false then=false eval=false")
+        self.kernel.start("while :; do :; done")
+        self.kernel.interrupt_until_done()
+        self.assertEqual(self.output("if; echo $?; unalias -a"), ("1\n", ""))
+        self.assertEqual(self.output("if true; then echo x; fi"), ("x\n", ""))
+
     def test_debug_trap_sees_the_users_commands_alone(self):
         self.kernel.execute("trap 'echo \"$BASH_COMMAND\"' DEBUG")
         self.kernel.execute("true")
