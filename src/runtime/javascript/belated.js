@@ -11,6 +11,8 @@ const sample = setTimeout(() => {}, 0);
 const timerPrototype = p.prototypeOf(sample);
 clearTimeout(sample);
 
+const UNTRACKED = { __proto__: null, requireManualDestroy: true };
+
 let running = false;
 let first = 0; // what asynchronous things of the execution that runs are numbered from
 let told = false; // whether the gateway takes output for nobody's
@@ -23,7 +25,7 @@ exports.install = (tellGateway) => {
 exports.beginExecution = () => {
   running = true;
   told = false;
-  first = asyncId(new AsyncResource('execution'));
+  first = asyncId(new AsyncResource('execution', UNTRACKED));
 };
 
 exports.endExecution = () => {

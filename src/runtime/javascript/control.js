@@ -32,6 +32,7 @@ class Control {
   #begun = 0; // the highest execution that was handed on: a new gateway sends it again while it runs
   #postponed = null; // a message that came while another waited for its acknowledgement
   #paused = false;
+  #reading = true;
   #partsOf = null;
   #parts = 0;
   #text = '';
@@ -55,15 +56,21 @@ class Control {
     readStart(this.#pipe);
   }
 
-  // Reads and serves nothing more until `resume`.
+  // Serves nothing more until `resume`.
   pause() {
     this.#paused = true;
+  }
+
+  // Reads nothing more until `resume`, which matters only if the event loop has its turn before.
+  stopReading() {
+    this.#reading = false;
     readStop(this.#pipe);
   }
 
   resume() {
     this.#paused = false;
-    readStart(this.#pipe);
+    if (!this.#reading) readStart(this.#pipe);
+    this.#reading = true;
   }
 
   // Serves what has been read, until an execution pauses it.

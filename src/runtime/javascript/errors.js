@@ -27,6 +27,7 @@ const SHOWN = {
 
 // The printed form of a value; of one that cannot be printed, what was wrong.
 exports.print = (value) => {
+  if (typeof value === 'number' && value !== 0) return `${value}`;
   try {
     return tidy(p.inspect(value, SHOWN));
   } catch (error) {

@@ -1,8 +1,12 @@
 // Evaluates code by V8's inspector, which knows what a console needs: declarations that may come again, `await` at
 // top level. What it answers about a value is a description; the value itself is fetched by a call.
+//
+// That takes longer than most code does. Code that has no word of those which mean another thing at a console is run as
+// a script, which gives the same value; what V8 cannot parse goes to the inspector, which tells where it is wrong.
 'use strict';
 
 const { Session } = require('inspector');
+const { Script } = require('vm');
 const p = load('primordials');
 const { fault } = load('fault');
 const redeclare = load('redeclare');
@@ -13,6 +17,10 @@ const { promiseHooks } = p.Number.parseInt(process.versions.node, 10) > 20 ? req
 const onInit = promiseHooks?.onInit;
 
 const post = p.uncurry(Session.prototype.post);
+const runInThisContext = p.uncurry(Script.prototype.runInThisContext);
+// No escape is allowed in any of these.
+const CONSOLE_WORDS = ['await', 'let', 'const', 'class', 'function', 'var', 'using', 'import', 'export'];
+const QUIETLY = { __proto__: null, displayErrors: false };
 const GROUP = 'execution';
 const MAX_TRIES = 20;
 const STOP = { __proto__: null };
@@ -42,8 +50,14 @@ class Evaluator {
   // Runs code and calls back with {threw, value, details}, where details say where a mistake of syntax is. Nothing is
   // called back if the code was terminated.
   evaluate(code, name, callback) {
-    const expression = `${code}\n//# sourceURL=${name}`;
     this.#terminated = false;
+    const script = has(code, CONSOLE_WORDS) ? null : compile(code, name);
+    if (script === null) this.#inspect(code, name, callback);
+    else callback(outcomeOf(script));
+  }
+
+  #inspect(code, name, callback) {
+    const expression = `${code}\n//# sourceURL=${name}`;
     const parameters = { expression, replMode: true, awaitPromise: true, objectGroup: GROUP, silent: true };
     const pending = this.#keepPromise();
     this.#post('Runtime.evaluate', parameters, (error, answer) => {
@@ -164,14 +178,31 @@ class Evaluator {
   }
 
   #lost(error) {
-    this.#terminated = isAbout(error, TERMINATED);
+    this.#terminated = has(error.message, TERMINATED);
     // Of a promise that was collected nothing will ever come, so it is waited for as for any that never settles.
-    if (!this.#terminated && !isAbout(error, HARMLESS)) fault();
+    if (!this.#terminated && !has(error.message, HARMLESS)) fault();
   }
 }
 
-function isAbout({ message }, phrases) {
-  for (let at = 0; at < phrases.length; at += 1) if (p.indexOf(message, phrases[at]) >= 0) return true;
+// A script, or null if V8 cannot parse it.
+function compile(code, name) {
+  try {
+    return new Script(code, { __proto__: null, filename: name });
+  } catch {
+    return null;
+  }
+}
+
+function outcomeOf(script) {
+  try {
+    return { threw: false, value: runInThisContext(script, QUIETLY), details: null };
+  } catch (error) {
+    return { threw: true, value: error, details: null };
+  }
+}
+
+function has(text, phrases) {
+  for (let at = 0; at < phrases.length; at += 1) if (p.indexOf(text, phrases[at]) >= 0) return true;
   return false;
 }
 

@@ -48,10 +48,13 @@ class Runner {
     this.#interrupts.open();
   }
 
-  // Runs a line as an execution does, for nobody, so that the first one finds compiled what it needs.
+  // Runs lines as executions do, as a script and by the inspector, for nobody, so that the first ones find compiled what
+  // they need.
   #rehearse() {
-    const { body } = modules.prepare('1 + 1');
-    this.#evaluator.evaluateAgain(body, `${here}rehearsal`, () => this.#evaluator.forgetValues());
+    for (const line of ['1 + 1', '1 + 1 // let']) {
+      const { body } = modules.prepare(line);
+      this.#evaluator.evaluateAgain(body, `${here}rehearsal`, () => this.#evaluator.forgetValues());
+    }
   }
 
   #onMessage(message) {
@@ -77,7 +80,14 @@ class Runner {
     this.#interrupts.open();
     this.#start(run, code);
     run.inside = false;
-    this.#conclude(run);
+    if (!this.#conclude(run)) this.#leaveUnread(run);
+  }
+
+  // An execution that goes on takes turns with the event loop.
+  #leaveUnread(run) {
+    if (!this.#interrupts.mask()) return;
+    if (this.#run === run) this.#control.stopReading();
+    this.#interrupts.open();
   }
 
   // Runs the imports of the code, if it has some, and then the code.

@@ -42,7 +42,7 @@ exports.prepare = (code) => {
 exports.keepLast = (value) => {
   const property = p.describe(globalThis, LAST);
   if (value === undefined || property === undefined || !p.hasOwn(property, 'value') || property.value !== last) return;
-  if (hide(LAST, value)) last = value;
+  if (property.writable) p.global[LAST] = last = value;
 };
 
 function hide(name, value) {

@@ -128,3 +128,28 @@ class Results(DriverCase):
         self.check("[Promise.resolve(1)]", "[ Promise { 1 } ]")
         self.assertEqual(self.failure("Promise.reject(new TypeError('no'))")["name"], "TypeError")
         self.assert_printed("", "stderr")
+
+    def test_value_is_the_same_whether_or_not_a_word_of_the_console_stands_in_the_code(self):
+        self.kernel.execute("globalThis.throws = (it) => { throw it; }; globalThis.count = 0")
+        for code in (
+            "1 + 1", "-0", "0", "NaN", "-Infinity", "1e21", "12345678901234567890n", "'text'", "null", "undefined", "true", "Symbol('s')",
+            "", ";", "x = 5", "x += 1; x -= 1", "if (x) 'yes'; else 'no'", "for (i of [1, 2]) i * 2", "label: { 1; break label; }",
+            "[1, , 3]", "({ a: 1, b: [2] })", "{ a: 1 }", "{}", "this === globalThis", "typeof this", "(() => 7)()", "new Map([[1, 2]])",
+            "Promise.resolve(8)", "Promise.reject(new Error('late'))", "new Promise((done) => setTimeout(done, 5, 9))",
+            "missing", "null.field", "throws(new TypeError('t'))", "throws({ code: 1 })", "throws('text')", "throws(undefined)",
+            "\n\n  throws(new Error('deep'))", "[1].map((it) => it.a.b)", "1 +", "'open", "return 1", "a b", "var_", "'use strict'; undeclared = 1",
+            "arguments", "new.target", "yield_ = 1", "08", "`${1 + 1}`", "/a/.test('a')", "delete globalThis.x", "count += 1; 'counted'", "#!not", "<!-- old",
+            "eval('1 + 1')", "Function('return 3')()", "_", "new Error('shown')", "throws(new AggregateError([new Error('in')], 'out'))",
+        ):  # fmt: skip
+            with self.subTest(code):
+                self.assertEqual(self.shown(code), self.shown(f"{code}\n// let"))
+        self.assertEqual(self.value("count"), 2)
+
+    def shown(self, code):
+        """All that a client sees of how code ended, but the number of the cell and where a mistake of syntax is."""
+        done = self.kernel.execute(code)
+        exception = done["exception"] or {}
+        if exception.get("name") == "SyntaxError":
+            del exception["traceback"]
+        text = json.dumps([done[key] for key in ("success", "result", "result_text", "exception", "truncated")])
+        return text.replace(f"<cell {self.kernel.executions}>", "<cell>")
