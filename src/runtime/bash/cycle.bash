@@ -2,9 +2,10 @@
 # what it says. What a usual execution needs stands in one loop: bash copies a function whenever it is called and parses
 # a string whenever it evaluates it, but what is in a loop it only runs. What is rare is in functions.
 #
-# A `break` or `continue` of the user's that is in no loop would be one of this loop. So code with such a word runs after
-# the loop, which ends with the execution as taken; the next prompt begins it again. Where the word was hidden, in a file
-# that is sourced or a trap, the loop has ended with the execution as running, and the execution fails.
+# A `break` or `continue` of the user's that is in no loop would be one of this loop. So code with such a word, unless
+# it plainly stands in a loop of the code, runs after the loop, which ends with the execution as taken; the next prompt
+# begins it again. Where the word was hidden, in a file that is sourced or a trap, the loop has ended with the execution as
+# running, and the execution fails.
 #
 # `jobs` has the shell forget those that are over, as it would at a prompt.
 #
@@ -59,7 +60,7 @@ until [[ $__repltool_state == taken || $__repltool_state == running ]]; do
     fi
     [[ -z $__repltool_back$__repltool_traps$__repltool_builtin$__repltool_funcnest && -z $__repltool_flag \
       && $__repltool_exit == 0 && $__repltool_raw != *set* && $__repltool_raw != *errexit* ]] || \__repltool_prepare
-    if [[ $__repltool_code != *break* && $__repltool_code != *continue* ]]; then
+    if [[ $__repltool_code != *break* && $__repltool_code != *continue* ]] || \__repltool_keeps_to_its_loop; then
       __repltool_state=running __repltool_flag= __repltool_builtin=
       \builtin trap - 2
       \builtin eval "${__repltool_code:LINENO=__repltool_line,0}" 0<&"$__repltool_in" 1>&243 \

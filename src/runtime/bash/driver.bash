@@ -76,7 +76,7 @@ builtin unset -v __repltool_file REPLY
 
 # Gets hold of the shell after the user's code; functions enable the rest of what they call. Nothing is in double quotes
 # here: bash 5.2 crashes at them when `$(` in the user's code has no end.
-__repltool_calm='\builtin enable builtin declare enable eval printf read trap || \__repltool_reclaim_builtins
+__repltool_calm='\builtin enable builtin declare enable eval local printf read return trap || \__repltool_reclaim_builtins
 \builtin declare -F builtin && \__repltool_reclaim_builtins
 \builtin trap -p >&246
 \builtin trap __repltool_note_interrupt 2

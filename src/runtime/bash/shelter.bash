@@ -4,7 +4,7 @@
 
 # What the driver calls must be what it believes it is. For what a usual execution takes the cycle has seen to that.
 __repltool_enable() {
-  builtin enable compgen exec exit jobs kill local return set shopt source test ulimit unset
+  builtin enable compgen exec exit jobs kill set shopt source test ulimit unset
   [[ ${__repltool[failed]@a} == A ]] || __repltool_leave 70
 }
 
@@ -17,6 +17,15 @@ __repltool_enter() { # The user's prompt stands again while the loop runs
     builtin shopt -u expand_aliases
     __repltool_aliases=yes
   fi
+}
+
+# Whether the code is short and has one loop, and `break` and `continue` are only in that. FUNCNEST may be 1 by now.
+__repltool_keeps_to_its_loop() {
+  ((${#__repltool_code} < 4096)) || builtin return 1
+  builtin local __r_body __r_word='@(break|continue)'
+  __r_body=${__repltool_code#*[$' \t\n;']do[$' \t\n']}
+  [[ ${__repltool_code%"$__r_body"} != *$__r_word* && $__r_body != *[$' \t\n;']done*[$' \t\n;']done* ]] &&
+    [[ ${__r_body##*[$' \t\n;']done} != *$__r_word* ]]
 }
 
 # Begins an execution that is not to run in the loop. If one has run, it has left the loop.
@@ -147,7 +156,7 @@ __repltool_reclaim_builtins() {
   __repltool[probe]=
   builtin printf -v '__repltool[probe]' sound
   [[ ${__repltool[probe]} == sound ]] && ! builtin declare -F builtin || __repltool_leave 70
-  builtin enable declare enable eval printf read trap
+  builtin enable declare enable eval local printf read return trap
   __repltool_enable
   __repltool_builtin=${__repltool[defined]}
 }
