@@ -117,16 +117,17 @@ impl Sandboxes {
         self.live.iter().filter(|(_, live)| live.session.is_some())
     }
 
-    /// Every sandbox of a session, those with an armed deadline first: someone waits for them.
+    /// Every sandbox that a session has, those with an armed deadline first: someone waits for them.
     pub(super) fn held(&self) -> Vec<SandboxId> {
-        let busy = self.of_sessions().filter(|(_, live)| live.deadline_ns.is_some());
-        let idle = self.of_sessions().filter(|(_, live)| live.deadline_ns.is_none());
+        let had = || self.of_sessions().filter(|(_, live)| !live.let_go);
+        let busy = had().filter(|(_, live)| live.deadline_ns.is_some());
+        let idle = had().filter(|(_, live)| live.deadline_ns.is_none());
         busy.chain(idle).map(|(id, _)| *id).collect()
     }
 
-    /// Copies of a sandbox's descriptors for a new gateway; none if it has ended.
+    /// Copies of a sandbox's descriptors for a new gateway; none if it has ended, or an earlier gateway has let it go.
     pub(super) fn hand_over(&self, id: SandboxId) -> Option<(Held, Vec<OwnedFd>)> {
-        let live = self.live.get(&id)?;
+        let live = self.live.get(&id).filter(|live| !live.let_go)?;
         self.held_as(id, live, copies(live).ok()?).ok()
     }
 

@@ -47,6 +47,7 @@ pub fn play(turned: &mut Turned) -> Option<Report> {
     match part.as_str() {
         "weaker" => Some(ask_for_weaker(turned)),
         "nothing" => Some(name_nothing(turned)),
+        "let go" => Some(let_go(turned)),
         "many" => Some(ask_for_many(turned)),
         "deaf" => not_read(turned),
         breach => break_link(turned, breach),
@@ -118,6 +119,24 @@ fn ask_for_weaker(turned: &mut Turned) -> Report {
     turned.say(&ToSupervisor::LetGo(held.sandbox));
     report.insert("what a session may have".to_owned(), Outcome::Done);
     report
+}
+
+/// It has let a sandbox go when it ends, which then still dies: the next one is not given it in the place of the session's.
+pub fn what_was_let_go_is_nobodys(setting: Setting) {
+    block_on(async {
+        let server = Server::start(setting).await;
+        for _ in 0..5 {
+            assert_eq!(server.play(part("let go")).await.len(), 1);
+            server.assert_well().await;
+        }
+    });
+}
+
+fn let_go(turned: &mut Turned) -> Report {
+    let session = turned.scene.session.parse().unwrap();
+    let (held, _fds) = ask(turned, create(session), 1).unwrap();
+    turned.say(&ToSupervisor::LetGo(held.sandbox));
+    Report::from([("what a session may have".to_owned(), Outcome::Done)])
 }
 
 pub fn names_of_nothing_do_nothing(setting: Setting) {

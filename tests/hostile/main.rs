@@ -35,6 +35,7 @@ const TESTS: &[Test] = &[
     ("outside_the_cage_the_attacks_work", caged::outside_the_cage_the_attacks_work, &[Setting::Root]),
     ("what_calls_outside_reaches_named_ports_alone", calling::what_calls_outside_reaches_named_ports_alone, EVERYWHERE),
     ("no_sandbox_is_weaker_than_the_configuration", link::no_sandbox_is_weaker_than_the_configuration, EVERYWHERE),
+    ("what_was_let_go_is_nobodys", link::what_was_let_go_is_nobodys, EVERYWHERE),
     ("names_of_nothing_do_nothing", link::names_of_nothing_do_nothing, EVERYWHERE),
     ("sandboxes_are_bounded_whoever_asks", link::sandboxes_are_bounded_whoever_asks, EVERYWHERE),
     ("what_breaks_the_link_ends_the_gateway_alone", link::what_breaks_the_link_ends_the_gateway_alone, EVERYWHERE),

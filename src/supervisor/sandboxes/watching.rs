@@ -56,7 +56,11 @@ impl Sandboxes {
     pub(in crate::supervisor) fn adopted(&mut self, id: SandboxId) -> Vec<ToGateway> {
         let untold = self.take_untold(id);
         let mut news: Vec<_> = untold.into_iter().map(|refused| ToGateway::Refused { sandbox: id, refused }).collect();
-        let Some(live) = self.live.get_mut(&id) else { return news };
+        let Some(live) = self.live.get_mut(&id) else {
+            // Whoever believes to have it would wait for its end for ever.
+            news.push(ToGateway::Exited(Exited { sandbox: id, ..Exited::default() }));
+            return news;
+        };
         live.adopted = true;
         match live.exited {
             Some(exited) => news.push(ToGateway::Exited(exited)),
