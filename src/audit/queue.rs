@@ -18,6 +18,9 @@ pub(super) const CAPACITY: usize = 8192;
 /// Records that are written at once.
 const BATCH: usize = 1024;
 
+/// How long records that nobody waits for gather before they are written together.
+const GATHER: Duration = Duration::from_millis(2);
+
 /// A record, and who waits until it is on the disk.
 pub(super) type Entry = (Record, Option<oneshot::Sender<()>>);
 
@@ -44,6 +47,16 @@ struct State {
     lost: u64,
     closing: bool,
     ended: bool,
+    /// Somebody waits for a record.
+    awaited: bool,
+    /// The writer lets records gather.
+    gathers: bool,
+}
+
+impl State {
+    fn is_urgent(&self) -> bool {
+        self.awaited || self.closing || self.seal.is_some() || self.entries.len() >= BATCH
+    }
 }
 
 /// What woke the writer.
@@ -97,9 +110,13 @@ impl Shared {
             return;
         }
         // Nobody waits for a disk that may not come back.
-        state.entries.push_back((record, done.filter(|_| !broken)));
+        let done = done.filter(|_| !broken);
+        state.awaited |= done.is_some();
+        state.entries.push_back((record, done));
         self.waiting.store(state.entries.len(), Ordering::Relaxed);
-        self.work.notify_one();
+        if !state.gathers || state.is_urgent() {
+            self.work.notify_one();
+        }
     }
 
     fn has_room(&self) -> bool {
@@ -146,8 +163,8 @@ impl Shared {
         }
     }
 
-    /// For the writer: waits for records, a signature or the end, at most so long. While the log is broken records are
-    /// nothing to do.
+    /// For the writer: waits for records, a signature or the end, at most so long, and for a moment more if nobody waits
+    /// for what is to be written. While the log is broken records are nothing to do.
     pub(super) fn wait(&self, patience: Duration) -> Work {
         let broken = self.is_broken();
         let idle = |state: &mut State| {
@@ -156,6 +173,12 @@ impl Shared {
         };
         let waited = self.work.wait_timeout_while(self.state(), patience, idle);
         let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        if !broken && !state.entries.is_empty() && !state.is_urgent() {
+            state.gathers = true;
+            let waited = self.work.wait_timeout_while(state, GATHER, |state| !state.is_urgent());
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            state.gathers = false;
+        }
         Work { seal: state.seal.take(), closing: state.closing }
     }
 
@@ -170,6 +193,7 @@ impl Shared {
         let mut state = self.state();
         let count = state.entries.len().min(BATCH);
         let taken = state.entries.drain(..count).collect();
+        state.awaited = state.entries.iter().any(|(_, done)| done.is_some());
         self.waiting.store(state.entries.len(), Ordering::Relaxed);
         drop(state);
         self.freed.notify_waiters();
@@ -187,6 +211,7 @@ impl Shared {
         self.broken.store(broken, Ordering::Relaxed);
         if broken {
             state.entries.iter_mut().for_each(|(_, done)| *done = None);
+            state.awaited = false;
         }
         drop(state);
         self.freed.notify_waiters();

@@ -1,4 +1,5 @@
 //! The embedded backend: one SQLite file, one thread that owns it, and a commit for all that has gathered meanwhile.
+//! Changes that nobody waits for gather for some milliseconds: until somebody asks for something.
 //!
 //! WAL with `synchronous=NORMAL`: what was answered survives the death of the process, and in a crash of the machine the
 //! last moments may be lost, never the whole. `secure_delete` overwrites what is deleted, and a deletion is answered
@@ -13,8 +14,9 @@ use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::thread;
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::thread::{self, Thread};
+use std::time::Duration;
 
 use futures::FutureExt;
 use jiff::Timestamp;
@@ -30,6 +32,8 @@ use super::{Answer, Backend, QuotaUsage, SessionRow, SessionState, StoreError};
 const QUEUE: usize = 1024;
 /// Jobs of one commit.
 const BATCH: usize = 256;
+/// How long changes that nobody waits for gather before they are stored together.
+const GATHER: Duration = Duration::from_millis(20);
 /// Unanswered changes that are kept while there is no room.
 const MAX_OWED: usize = 4096;
 
@@ -89,6 +93,8 @@ const SETTINGS: &str = "
 #[derive(Debug)]
 pub struct Sqlite {
     jobs: SyncSender<Box<dyn Job>>,
+    /// Unparked, it gathers no longer.
+    thread: Thread,
 }
 
 impl Sqlite {
@@ -104,8 +110,9 @@ impl Sqlite {
         migrate(&mut connection, &MIGRATIONS)?;
         let (jobs, waiting) = sync_channel(QUEUE);
         let worker = Worker { connection, owed: Vec::new() };
-        thread::Builder::new().name("store".into()).spawn(move || worker.run(&waiting)).map_err(file)?;
-        Ok(Self { jobs })
+        let run = move || worker.run(&waiting);
+        let thread = thread::Builder::new().name("store".into()).spawn(run).map_err(file)?.thread().clone();
+        Ok(Self { jobs, thread })
     }
 
     fn ask<T, F>(&self, purpose: Purpose, work: F) -> Answer<T>
@@ -115,6 +122,7 @@ impl Sqlite {
     {
         let (answer, answered) = oneshot::channel();
         let sent = self.jobs.send(Box::new(Ask { purpose, work, value: None, answer }));
+        self.thread.unpark();
         async move {
             sent.map_err(|_| StoreError::Closed)?;
             answered.await.map_err(|_| StoreError::Closed)?
@@ -126,7 +134,14 @@ impl Sqlite {
     where
         F: FnMut(&Connection) -> rusqlite::Result<()> + Send + 'static,
     {
-        if self.jobs.send(Box::new(Tell { what, work })).is_err() {
+        let sent = self.jobs.try_send(Box::new(Tell { what, work })).or_else(|error| match error {
+            TrySendError::Full(job) => {
+                self.thread.unpark();
+                self.jobs.send(job).map_err(drop)
+            }
+            TrySendError::Disconnected(_) => Err(()),
+        });
+        if sent.is_err() {
             tracing::error!(what, "the store is closed");
         }
     }
@@ -197,6 +212,8 @@ enum Purpose {
 /// Something to do within a commit; it may be tried more than once.
 trait Job: Send {
     fn purpose(&self) -> Purpose;
+    /// Whether somebody waits for it.
+    fn is_awaited(&self) -> bool;
     /// Makes one change at most, so that a failure leaves none behind.
     fn work(&mut self, db: &Connection) -> rusqlite::Result<()>;
     /// Told once it is committed, or has failed. What should be tried again is given back.
@@ -213,6 +230,10 @@ struct Ask<T, F> {
 impl<T: Send + 'static, F: FnMut(&Connection) -> rusqlite::Result<T> + Send + 'static> Job for Ask<T, F> {
     fn purpose(&self) -> Purpose {
         self.purpose
+    }
+
+    fn is_awaited(&self) -> bool {
+        true
     }
 
     fn work(&mut self, db: &Connection) -> rusqlite::Result<()> {
@@ -236,6 +257,10 @@ struct Tell<F> {
 impl<F: FnMut(&Connection) -> rusqlite::Result<()> + Send + 'static> Job for Tell<F> {
     fn purpose(&self) -> Purpose {
         Purpose::Any
+    }
+
+    fn is_awaited(&self) -> bool {
+        false
     }
 
     fn work(&mut self, db: &Connection) -> rusqlite::Result<()> {
@@ -264,6 +289,10 @@ struct Worker {
 impl Worker {
     fn run(mut self, jobs: &Receiver<Box<dyn Job>>) {
         while let Ok(first) = jobs.recv() {
+            if !first.is_awaited() {
+                // Who asks for something meanwhile unparks, also if that was before.
+                thread::park_timeout(GATHER);
+            }
             let mut batch = std::mem::take(&mut self.owed);
             batch.push(first);
             batch.extend(jobs.try_iter().take(BATCH));
