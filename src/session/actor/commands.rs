@@ -40,7 +40,15 @@ impl Actor {
         }
     }
 
+    /// Readers are told that it waits and that it has begun in one go, and after the driver has it.
     fn execute(&mut self, judged: Judged, asker: &Span) -> Result<Accepted, Refusal> {
+        self.log.hold();
+        let accepted = self.admit(judged, asker);
+        self.log.release();
+        accepted
+    }
+
+    fn admit(&mut self, judged: Judged, asker: &Span) -> Result<Accepted, Refusal> {
         let id = judged.execute.id.clone().unwrap_or_else(new_execution_id);
         let job = Job::new(judged).told_in(asker, &self.identity.id, &id);
         let _told = job.span.clone().entered();

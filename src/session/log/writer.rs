@@ -40,6 +40,8 @@ pub struct Log {
     pub(super) execution_count: u64,
     pub(super) buffer: Vec<u8>,
     pub(super) share: Share,
+    /// Readers are woken later.
+    pub(super) holds: bool,
 }
 
 /// What a record is good for once it is in the file.
@@ -112,6 +114,7 @@ impl Log {
             execution_count: 0,
             buffer: Vec::new(),
             share: Share::default(),
+            holds: false,
         }
     }
 
@@ -249,6 +252,17 @@ impl Log {
         self.index.total + self.spools.iter().map(Spool::kept_bytes).sum::<u64>()
     }
 
+    /// Wakes no reader until [`Log::release`], so that what belongs together is told together. Who looks by itself finds all.
+    pub fn hold(&mut self) {
+        self.holds = true;
+    }
+
+    /// Wakes the readers.
+    pub fn release(&mut self) {
+        self.holds = false;
+        self.head.send_modify(|_| {});
+    }
+
     /// No more events will come: readers meet [`super::Item::End`] after the last one.
     pub fn end(&mut self) {
         self.head.send_modify(|head| head.ended = true);
@@ -330,7 +344,10 @@ impl Log {
     }
 
     fn wake(&self, seq: Seq) {
-        self.head.send_modify(|head| head.last = seq);
+        self.head.send_if_modified(|head| {
+            head.last = seq;
+            !self.holds
+        });
     }
 }
 

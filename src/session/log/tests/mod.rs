@@ -10,6 +10,8 @@ use std::io::ErrorKind;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake};
 
 use repltool_protocol::event::{Event, ExecutionState, Outcome, RawJson, SessionStatus, StreamName, Usage};
 use repltool_protocol::ids::{ExecutionId, Seq};
@@ -296,4 +298,32 @@ fn deleted_log_ends_for_its_readers() {
     assert!(matches!(all(&mut at_end)[..], [Item::Event(_), Item::End]));
     drop(at_end);
     assert_eq!(since(&reader, 0), [Item::Gap { from: Seq(1), to: Seq(2) }, Item::End]);
+}
+
+struct Woken(AtomicBool);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn readers_are_woken_once_for_what_is_held_and_find_it_before() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut log, reader) = Log::create(&dir.path().join("log"), limits(1 << 20, 1 << 16)).unwrap();
+    let woken = Arc::new(Woken(AtomicBool::new(false)));
+    let waker = woken.clone().into();
+    let mut context = Context::from_waker(&waker);
+    let mut cursor = reader.cursor(None);
+    let mut next = Box::pin(cursor.next());
+    assert!(next.as_mut().poll(&mut context).is_pending());
+    log.hold();
+    log.accept(&command("e1", 5)).unwrap();
+    log.append(&started(&id("e1"), 1)).unwrap();
+    assert_eq!(since(&reader, 0).len(), 2, "it is there for who looks");
+    assert!(!woken.0.load(Ordering::Relaxed));
+    log.release();
+    assert!(woken.0.load(Ordering::Relaxed));
+    assert!(matches!(next.as_mut().poll(&mut context), Poll::Ready(Ok(Item::Event(event))) if event.seq == Seq(1)));
 }
