@@ -21,6 +21,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 use rustix::event::{PollFd, PollFlags, poll};
+use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -95,8 +96,8 @@ fn receive_order(supervisor: &OwnedFd) -> anyhow::Result<(Order, OwnedFd)> {
 
 async fn call(order: Order, sites: Sites, supervisor: OwnedFd, gateway: OwnedFd) -> anyhow::Result<()> {
     let client = Client::new(&order).context("connections cannot be made")?;
-    let gateway = Gateway(Arc::new(link::register(gateway)?));
-    let supervisor = link::register(supervisor)?;
+    let gateway = Gateway(Arc::new(link::register(gateway, Interest::READABLE)?));
+    let supervisor = link::register(supervisor, Interest::READABLE | Interest::WRITABLE)?;
     let (wanted, finish) = (Notify::new(), CancellationToken::new());
     let Sites { keys, webhook, traces } = sites;
     let fetching = async {

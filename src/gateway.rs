@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 use rustix::event::{PollFd, PollFlags, poll};
+use tokio::io::Interest;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -145,7 +146,7 @@ impl Prepared {
         let (redirect, metrics_socket) = (sockets.take(Socket::Redirect), sockets.take(Socket::Metrics));
         let calls_socket = sockets.take(Socket::Calls);
         let (notice, mut notices) = mpsc::channel(NOTICES);
-        let (supervisor, link) = SupervisorHandle::new(link::register(link)?, notice);
+        let (supervisor, link) = SupervisorHandle::new(link::register(link, Interest::READABLE)?, notice);
         let tasks = TaskTracker::new();
         let (lost, mut link_lost) = oneshot::channel();
         tasks.spawn(async move { lost.send(link.await) });

@@ -4,6 +4,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
+use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::mpsc::Receiver;
 use tokio::task::JoinHandle;
@@ -43,7 +44,7 @@ impl Calls {
 /// Serves the link until it fails, or until `finish` and what is in the queues then is handed over. A process that dies is
 /// no failure: the next one has the same link.
 async fn serve(socket: OwnedFd, queues: Queues, metrics: Metrics, finish: CancellationToken) {
-    let outcome = match link::register(socket) {
+    let outcome = match link::register(socket, Interest::READABLE | Interest::WRITABLE) {
         Ok(socket) => tokio::select! {
             outcome = write(&socket, queues, &finish) => outcome,
             outcome = read(&socket, &metrics) => outcome,

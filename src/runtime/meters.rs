@@ -62,6 +62,8 @@ pub(super) struct Meters {
     refused_forks: Option<File>,
     /// The counters when the execution began.
     begun: Counts,
+    /// The counters when they were read last.
+    last: Counts,
     /// What the supervisor told, of what is not counted here.
     told: Used,
 }
@@ -76,6 +78,7 @@ impl Meters {
             oom_kills: oom_kills.map(File::from),
             refused_forks: refused_forks.map(File::from),
             begun,
+            last: begun,
             told: Used::default(),
         }
     }
@@ -86,42 +89,63 @@ impl Meters {
         self.cpu.is_some() && self.oom_kills.is_some()
     }
 
-    /// Counts from here. The peak starts anew at what is in use now (cgroup v1; v2 from Linux 6.12 on).
-    pub(super) fn begin(&mut self) {
-        self.told = Used::default();
-        self.begun = Counts {
-            cpu_ns: self.cpu_ns().unwrap_or(0),
-            oom_kills: field(&self.oom_kills, "oom_kill ").unwrap_or(0),
-            refused_forks: field(&self.refused_forks, "max ").unwrap_or(0),
-        };
+    /// Counts from here. The peak starts anew at what is in use now (cgroup v1; v2 from Linux 6.12 on). Gives the CPU time
+    /// that was used since it was last counted from somewhere.
+    pub(super) fn begin(&mut self) -> Duration {
+        let now = self.counts();
+        let cpu = self.cpu_since(now);
+        self.begin_at(now);
         if let Some(peak) = &self.peak {
             // Where it cannot be set back, the peak is that of the sandbox's life, which is the upper bound.
             let _ = peak.write_at(b"0", 0);
         }
+        cpu
+    }
+
+    /// Counts from where it was read last. The peak is left as it is.
+    pub(super) fn begin_at_last(&mut self) {
+        self.begin_at(self.last);
+    }
+
+    fn begin_at(&mut self, begun: Counts) {
+        (self.told, self.begun, self.last) = (Used::default(), begun, begun);
     }
 
     /// What was used since then. About a microsecond for each counter.
-    pub(super) fn read(&self) -> Used {
-        let since = |now: Option<u64>, begun: u64| now.map(|now| now.saturating_sub(begun));
-        let cpu = since(self.cpu_ns(), self.begun.cpu_ns).map(Duration::from_nanos);
+    pub(super) fn read(&mut self) -> Used {
+        let now = self.counts();
+        self.last = now;
+        let since = |is_counted, now: u64, begun| if is_counted { Some(now.saturating_sub(begun)) } else { None };
         let peak = self.peak.as_ref().and_then(|file| read_text(file, |text| text.trim().parse().ok()));
-        let oom_kills = since(field(&self.oom_kills, "oom_kill "), self.begun.oom_kills);
-        let refused_forks = since(field(&self.refused_forks, "max "), self.begun.refused_forks);
+        let oom_kills = since(self.oom_kills.is_some(), now.oom_kills, self.begun.oom_kills);
+        let refused_forks = since(self.refused_forks.is_some(), now.refused_forks, self.begun.refused_forks);
         Used {
-            cpu: cpu.unwrap_or(self.told.cpu),
+            cpu: self.cpu_since(now),
             peak_memory_bytes: peak.unwrap_or(self.told.peak_memory_bytes),
             oom_kills: oom_kills.unwrap_or(self.told.oom_kills),
             refused_forks: refused_forks.unwrap_or(self.told.refused_forks),
         }
     }
 
+    fn cpu_since(&self, now: Counts) -> Duration {
+        match &self.cpu {
+            Some(_) => Duration::from_nanos(now.cpu_ns.saturating_sub(self.begun.cpu_ns)),
+            None => self.told.cpu,
+        }
+    }
+
+    /// What the counters show; what one of them does not tell is what it told last.
+    fn counts(&self) -> Counts {
+        Counts {
+            cpu_ns: self.cpu.as_ref().and_then(|file| read_text(file, parse_cpu_ns)).unwrap_or(self.last.cpu_ns),
+            oom_kills: field(&self.oom_kills, "oom_kill ").unwrap_or(self.last.oom_kills),
+            refused_forks: field(&self.refused_forks, "max ").unwrap_or(self.last.refused_forks),
+        }
+    }
+
     /// Keeps what the supervisor says for what is not counted here.
     pub(super) fn take(&mut self, told: Used) {
         self.told = told;
-    }
-
-    fn cpu_ns(&self) -> Option<u64> {
-        read_text(self.cpu.as_ref()?, parse_cpu_ns)
     }
 }
 
@@ -187,12 +211,17 @@ mod tests {
         assert_eq!(meters.read(), used, "what began before this process counts from its beginning");
         meters.begin();
         assert_eq!(meters.read(), Used { peak_memory_bytes: 0, ..Used::default() }, "the peak was set back");
-        write("cpu", "usage_usec 1007\n");
+        write("cpu", "usage_usec 1003\n");
+        assert_eq!(meters.begin(), Duration::from_micros(3), "that was used before it begins");
+        write("cpu", "usage_usec 1010\n");
         write("forks", "max 5\n");
         let used = meters.read();
         assert_eq!((used.cpu, used.oom_kills, used.refused_forks), (Duration::from_micros(7), 0, 2));
         meters.take(Used { cpu: Duration::MAX, ..Used::default() });
         assert_eq!(meters.read(), used, "the host's own counters are believed");
+        write("cpu", "usage_usec 1013\n");
+        meters.begin_at_last();
+        assert_eq!((meters.read().cpu, meters.read().refused_forks), (Duration::from_micros(3), 0));
     }
 
     #[test]

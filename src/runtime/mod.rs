@@ -24,6 +24,7 @@ use std::time::Duration;
 
 use repltool_protocol::event::{Limit, StreamName};
 use rustix::net::RecvFlags;
+use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::{mpsc, oneshot};
 
@@ -176,10 +177,10 @@ impl Kernel {
             supervisor,
             stdout: Pipe::new(fds.stdout)?,
             stderr: Pipe::new(fds.stderr)?,
-            control: link::register(fds.control)?,
+            control: link::register(fds.control, Interest::READABLE)?,
             control_open: true,
             decoder: Decoder::default(),
-            init: link::register(fds.init)?,
+            init: link::register(fds.init, Interest::READABLE)?,
             init_open: true,
             exit: Some(exit),
             news,
@@ -317,13 +318,18 @@ impl Kernel {
         }
     }
 
-    /// Counts what is used from now on.
-    pub fn begin_usage(&mut self) {
-        self.meters.begin();
+    /// Counts what is used from now on. Gives the CPU time that was used since it was counted last.
+    pub fn begin_usage(&mut self) -> Duration {
+        self.meters.begin()
     }
 
-    /// What was used since [`Self::begin_usage`].
-    pub fn used(&self) -> Used {
+    /// Counts what was used after the last answer of [`Self::used`] as what comes next.
+    pub fn end_usage(&mut self) {
+        self.meters.begin_at_last();
+    }
+
+    /// What was used since [`Self::begin_usage`] or [`Self::end_usage`].
+    pub fn used(&mut self) -> Used {
         self.meters.read()
     }
 

@@ -23,7 +23,7 @@ const LARGE: usize = 1024 * 1024;
 
 impl Pipe {
     pub(super) fn new(fd: OwnedFd) -> io::Result<Self> {
-        Ok(Self { fd: link::register(fd)?, open: true, grown: false })
+        Ok(Self { fd: link::register(fd, Interest::READABLE)?, open: true, grown: false })
     }
 
     /// Calls `take`, which answers `None` when there is nothing now, and notes that as well as the end.

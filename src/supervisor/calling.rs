@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
+use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::process::Child;
 use tokio::time::Instant;
@@ -107,7 +108,7 @@ impl Calling {
         let start = link::encode(&ToCaller::Start).map_err(io::Error::other)?;
         let fds = [self.order.as_fd(), self.for_caller.as_fd()];
         link::send(near.as_fd(), &start, &fds).map_err(io::Error::other)?;
-        Ok(Caller { child, link: link::register(near)?, buffer: vec![0; MAX_PACKET_BYTES] })
+        Ok(Caller { child, link: link::register(near, Interest::READABLE)?, buffer: vec![0; MAX_PACKET_BYTES] })
     }
 }
 

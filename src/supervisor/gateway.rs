@@ -56,7 +56,7 @@ impl Gateway {
     pub(super) fn start() -> Result<Self, GatewayError> {
         let (near, far) = child::pair().map_err(GatewayError::Link)?;
         let child = child::start("gateway", far).map_err(GatewayError::Spawn)?;
-        let link = link::register(near).map_err(GatewayError::Link)?;
+        let link = link::register(near, Interest::READABLE | Interest::WRITABLE).map_err(GatewayError::Link)?;
         Ok(Self {
             child,
             link,

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use repltool_protocol::event::Limit;
 use repltool_protocol::ids::SessionId;
+use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 
@@ -234,23 +235,27 @@ impl Shared {
     async fn write(&self) -> LinkError {
         loop {
             self.outbox_filled.notified().await;
-            loop {
-                if lock(&self.outbox).is_empty() {
-                    break;
-                }
-                let mut ready = match self.socket.writable().await {
-                    Ok(ready) => ready,
-                    Err(error) => return LinkError::Io(error),
-                };
-                let mut outbox = lock(&self.outbox);
-                let Some(packet) = outbox.front() else { break };
-                match link::send(self.socket.get_ref().as_fd(), packet, &[]) {
-                    Ok(()) => drop(outbox.pop_front()),
-                    Err(error) if link::would_block(&error) => ready.clear_ready(),
-                    Err(error) => return error,
-                }
+            if let Err(error) = self.write_outbox().await {
+                return error;
             }
         }
+    }
+
+    /// Sends all that waits. Whether there is room is watched only meanwhile.
+    async fn write_outbox(&self) -> Result<(), LinkError> {
+        let socket = self.socket.get_ref().try_clone().map_err(LinkError::Io)?;
+        let socket = link::register(socket, Interest::WRITABLE).map_err(LinkError::Io)?;
+        while !lock(&self.outbox).is_empty() {
+            let mut ready = socket.writable().await.map_err(LinkError::Io)?;
+            let mut outbox = lock(&self.outbox);
+            let Some(packet) = outbox.front() else { break };
+            match link::send(socket.get_ref().as_fd(), packet, &[]) {
+                Ok(()) => drop(outbox.pop_front()),
+                Err(error) if link::would_block(&error) => ready.clear_ready(),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
     }
 
     async fn read(&self, notices: mpsc::Sender<Notice>) -> LinkError {

@@ -7,6 +7,7 @@ use std::task::{Context, Poll};
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
+use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::time::Instant;
 
@@ -38,7 +39,7 @@ impl Listeners {
     /// # Errors
     /// Those of epoll_ctl(2).
     pub(super) fn add(&mut self, id: SandboxId, listener: Listener) -> io::Result<()> {
-        self.listen(Watched { id, listener: register(listener)? });
+        self.listen(Watched { id, listener: register(listener, Interest::READABLE)? });
         Ok(())
     }
 

@@ -15,6 +15,7 @@ use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use repltool_protocol::ids::SessionId;
 use rustix::time::{ClockId, clock_gettime};
+use tokio::io::Interest;
 
 use super::bounds::{self};
 use super::gauge::Gauge;
@@ -272,7 +273,7 @@ fn copies(live: &Live) -> Result<Copies, MakeError> {
 }
 
 async fn ended(id: SandboxId, pidfd: OwnedFd) -> SandboxId {
-    match link::register(pidfd) {
+    match link::register(pidfd, Interest::READABLE) {
         Ok(pidfd) => drop(pidfd.readable().await),
         Err(error) => tracing::error!(%error, sandbox = id.0, "the end of a sandbox cannot be watched"),
     }

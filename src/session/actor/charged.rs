@@ -7,7 +7,7 @@ use repltool_protocol::event::Outcome;
 
 use super::Actor;
 use super::running::Running;
-use crate::runtime::{Kernel, Used};
+use crate::runtime::Used;
 use crate::session::quotas::Account;
 
 impl Actor {
@@ -23,18 +23,13 @@ impl Actor {
         payer.charge(Duration::from_millis(outcome.usage.cpu_time_ms));
     }
 
-    /// Something is about to begin after nothing ran.
-    pub(super) fn charge_idle(&self) {
-        self.charge_rest(&self.account);
-    }
-
     /// So much was used by a sandbox that is gone, and in which nothing ran.
     pub(super) fn charge_lost(&self, used: Used) {
         self.account.charge(used.cpu);
     }
 
     /// What the sandbox has used since something last began or ended in it.
-    pub(super) fn charge_rest(&self, payer: &Account) {
-        payer.charge(self.kernel.as_ref().map_or(Duration::ZERO, |kernel| Kernel::used(kernel).cpu));
+    pub(super) fn charge_rest(&mut self, payer: &Account) {
+        payer.charge(self.kernel.as_mut().map_or(Duration::ZERO, |kernel| kernel.used().cpu));
     }
 }

@@ -18,8 +18,8 @@ use crate::runtime::{Kernel, Used};
 use crate::session::admission::Ticket;
 use crate::session::audited;
 use crate::session::log::{Begun, Edge};
+use crate::supervisor::link::Exited;
 use crate::supervisor::link::init::ExitStatus;
-use crate::supervisor::link::{Exited, Watch};
 use crate::supervisor::monotonic_ns;
 
 impl Actor {
@@ -47,7 +47,6 @@ impl Actor {
         if self.replacing {
             return self.book.put_back(ticket);
         }
-        let queued_at = ticket.job.queued_at;
         let running = Running::new(ticket.id.clone(), ticket.job.clone(), count);
         if self.reopen_stdin(running.stdin_mode()) {
             return self.book.put_back(ticket);
@@ -58,10 +57,21 @@ impl Actor {
             self.book.put_back(ticket);
             return self.stall(&error);
         }
-        self.watch(true, Some(running.deadline_ns));
-        self.charge_idle();
+        self.hand_to_driver(running);
+        self.publish();
+    }
+
+    /// Has the driver run what the log says has started.
+    fn hand_to_driver(&mut self, running: Running) {
+        let (deadline_ns, queued_at) = (running.deadline_ns, running.job.queued_at);
+        // Where it counts, it counts from before the code is there. Else nobody need wait until it is told.
+        let is_told_late = self.kernel.as_ref().is_some_and(Kernel::has_counters);
+        if !is_told_late {
+            self.watch(true, Some(deadline_ns));
+        }
         if let Some(kernel) = &mut self.kernel {
-            kernel.begin_usage();
+            // It was used beside executions.
+            self.account.charge(kernel.begin_usage());
         }
         self.running = Some(running);
         self.note_wait(queued_at);
@@ -73,7 +83,9 @@ impl Actor {
         self.begin_stdin();
         self.begin_driver_span();
         self.send_code();
-        self.publish();
+        if is_told_late {
+            self.watch(true, Some(deadline_ns));
+        }
     }
 
     /// Sends the code of the running execution: at once if it is short, else the first part of it.
@@ -206,7 +218,7 @@ impl Actor {
         if self.running.as_ref().is_some_and(|running| running.hears_until.is_some()) {
             return;
         }
-        let Some(used) = self.kernel.as_ref().map(Kernel::used) else { return };
+        let Some(used) = self.kernel.as_mut().map(Kernel::used) else { return };
         let verdict = self.limit_at_end(used);
         let (Some(running), Some(kernel)) = (&mut self.running, &mut self.kernel) else { return };
         if verdict.is_some() && running.verdict.is_none() {
@@ -229,7 +241,7 @@ impl Actor {
             Some(done) => {
                 // Those that were killed may have written until then.
                 self.fence();
-                let used = self.kernel.as_ref().map(Kernel::used).unwrap_or_default();
+                let used = self.kernel.as_mut().map(Kernel::used).unwrap_or_default();
                 self.complete(*done, used);
             }
             None => self.start_next(),
@@ -290,10 +302,10 @@ impl Actor {
     }
 
     pub(super) fn settle(&mut self, running: Running, mut outcome: Outcome) {
-        self.watch(true, None);
+        self.watch_idle_soon();
         self.charge_execution(&running, &outcome);
         if let Some(kernel) = &mut self.kernel {
-            kernel.begin_usage();
+            kernel.end_usage();
         }
         outcome.state_lost |= std::mem::take(&mut self.state_lost);
         self.last_ran = Instant::now();
@@ -375,23 +387,5 @@ impl Actor {
             self.keep(finished);
         }
         self.unsaved.is_empty()
-    }
-
-    /// While the log could not be written, time did not count.
-    pub(super) fn delay_deadline(&mut self, by: Duration) {
-        let Some(running) = &mut self.running else { return };
-        running.deadline += by;
-        running.kill_at = running.kill_at.map(|at| at + by);
-        running.deadline_ns = running.deadline_ns.saturating_add(u64::try_from(by.as_nanos()).unwrap_or(u64::MAX));
-        let deadline_ns = running.deadline_ns;
-        self.watch(false, Some(deadline_ns));
-    }
-
-    /// Something begins, or a deadline is moved. CPU time is granted anew to each execution and to the time between two.
-    fn watch(&self, begins: bool, deadline_ns: Option<u64>) {
-        let cpu_ns = self.identity.limits.max_cpu_time.saturating_mul(1_000_000_000);
-        if let Some(kernel) = &self.kernel {
-            self.supervisor.watch(kernel.sandbox(), Watch { begins, deadline_ns, cpu_ns });
-        }
     }
 }

@@ -140,9 +140,9 @@ impl Actor {
     fn kernel_gone(&mut self, exited: &Exited) {
         self.take_the_rest();
         // Dropped only when its end is in the log: until then the supervisor keeps what the next gateway would need.
-        let kernel = self.kernel.take();
+        let mut kernel = self.kernel.take();
         self.violations.condemned |= exited.violations;
-        let (status, used) = kernel.as_ref().map_or((None, Used::default()), |it| (it.exit_status(), it.used()));
+        let (status, used) = kernel.as_mut().map_or((None, Used::default()), |it| (it.exit_status(), it.used()));
         // One that ended by itself in time was not given up.
         let given_up = self.fault.take().filter(|_| self.kill_at.is_none());
         self.count_loss(exited, given_up.is_some());
@@ -237,6 +237,10 @@ impl Actor {
         }
         let synchronised = kernel.synchronise(false);
         self.kernel = Some(kernel);
+        if deadline_ns.is_some() && found.pending.iter().all(|pending| pending.begun.is_none()) {
+            // What it was armed for has ended.
+            self.watch_idle_soon();
+        }
         self.synchronising = Some(Instant::now() + ANSWER_LIMIT);
         for (at, (ticket, fingerprint)) in self.take_pending(&found, known).into_iter().enumerate() {
             let after = Seq(found.pending[at].queued.0.saturating_sub(1));
@@ -244,7 +248,12 @@ impl Actor {
                 Some(begun) if self.running.is_none() => {
                     self.book.resume(ticket.id.clone(), fingerprint, after);
                     let running = Running::new(ticket.id, ticket.job, begun.execution_count);
-                    self.running = Some(running.resumed(begun, deadline_ns));
+                    let running = running.resumed(begun, deadline_ns);
+                    if deadline_ns.is_none() {
+                        // The gateway before us died between the code and the word of its deadline.
+                        self.watch(false, Some(running.deadline_ns));
+                    }
+                    self.running = Some(running);
                 }
                 _ => self.book.queue(ticket, fingerprint, after),
             }

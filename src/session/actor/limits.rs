@@ -10,13 +10,37 @@ use super::Actor;
 use super::running::{ASK_LIMIT, Cause, Running};
 use crate::runtime::Used;
 use crate::runtime::control::Done;
-use crate::supervisor::link::Exited;
 use crate::supervisor::link::init::ExitStatus;
+use crate::supervisor::link::{Exited, Watch};
 
 /// Signals by which V8 ends its process when its heap is full.
 const ABORTS: [i32; 3] = [4, 5, 6];
 
+/// How long the supervisor counts what is used after an execution to that. Where one follows the other it need not be
+/// told of the time between.
+const IDLE_AFTER: Duration = Duration::from_millis(5);
+
 impl Actor {
+    /// Something begins, or a deadline is moved. CPU time is granted anew to each execution and to the time between two.
+    pub(super) fn watch(&mut self, begins: bool, deadline_ns: Option<u64>) {
+        self.watch_idle_at = None;
+        let cpu_ns = self.identity.limits.max_cpu_time.saturating_mul(1_000_000_000);
+        if let Some(kernel) = &self.kernel {
+            self.supervisor.watch(kernel.sandbox(), Watch { begins, deadline_ns, cpu_ns });
+        }
+    }
+
+    /// An execution has ended.
+    pub(super) fn watch_idle_soon(&mut self) {
+        self.watch_idle_at = Some(Instant::now() + IDLE_AFTER);
+    }
+
+    pub(super) fn watch_idle_if_due(&mut self, now: Instant) {
+        if self.watch_idle_at.is_some_and(|at| now >= at) {
+            self.watch(true, None);
+        }
+    }
+
     /// The supervisor says that a limit has struck. What it says may cross with the end of what it says it of.
     pub(super) fn on_limit(&mut self, limit: Limit) {
         if !self.has_struck(limit) {
@@ -30,8 +54,8 @@ impl Actor {
         }
     }
 
-    fn has_struck(&self, limit: Limit) -> bool {
-        let Some(kernel) = self.kernel.as_ref() else { return false };
+    fn has_struck(&mut self, limit: Limit) -> bool {
+        let Some(kernel) = &mut self.kernel else { return false };
         if !kernel.has_counters() {
             return true;
         }

@@ -130,6 +130,8 @@ pub(crate) struct Actor {
     kernel: Option<Kernel>,
     boot: Option<Boot>,
     running: Option<Running>,
+    /// An execution has ended, and the supervisor is to be told at this instant if no other has begun by then.
+    watch_idle_at: Option<Instant>,
     /// An ask of init that is not answered: nothing starts before.
     asked: Option<(u64, Instant)>,
     /// The driver is given up: its sandbox is killed at this instant, if it has not ended by itself.
@@ -205,6 +207,7 @@ impl Actor {
             kernel: None,
             boot: None,
             running: None,
+            watch_idle_at: None,
             asked: None,
             kill_at: None,
             fault: None,

@@ -1,5 +1,7 @@
 //! What is due when: every wait of a session has an end.
 
+use std::time::Duration;
+
 use tokio::time::Instant;
 
 use super::Actor;
@@ -17,7 +19,8 @@ impl Actor {
         let (query, file) = (self.query_deadline(), self.file_deadline());
         // While an execution runs, its own deadline counts: the driver answers when that has ended.
         let synchronising = self.synchronising.filter(|_| self.running.is_none());
-        [stalled, running, asked, fault, idle, drain, query, file, synchronising].into_iter().flatten().min()
+        let watch = self.watch_idle_at;
+        [stalled, running, asked, fault, idle, drain, query, file, synchronising, watch].into_iter().flatten().min()
     }
 
     pub(super) fn on_timer(&mut self) {
@@ -39,10 +42,21 @@ impl Actor {
             self.kill_at = None;
             self.kill();
         }
+        self.watch_idle_if_due(now);
         self.enforce_queries(now);
         self.enforce_files(now);
         if self.stalled.is_none() {
             self.enforce(now);
         }
+    }
+
+    /// While the log could not be written, time did not count.
+    pub(super) fn delay_deadline(&mut self, by: Duration) {
+        let Some(running) = &mut self.running else { return };
+        running.deadline += by;
+        running.kill_at = running.kill_at.map(|at| at + by);
+        running.deadline_ns = running.deadline_ns.saturating_add(u64::try_from(by.as_nanos()).unwrap_or(u64::MAX));
+        let deadline_ns = running.deadline_ns;
+        self.watch(false, Some(deadline_ns));
     }
 }

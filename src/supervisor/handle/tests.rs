@@ -37,7 +37,7 @@ async fn news_reaches_who_holds_the_sandbox_and_ends_with_it() {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let (near, far) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).expect("a pair");
     let (notices, _kept) = mpsc::channel(1);
-    let (handle, serve) = SupervisorHandle::new(link::register(near).expect("registered"), notices);
+    let (handle, serve) = SupervisorHandle::new(link::register(near, Interest::READABLE).expect("registered"), notices);
     let create = Create {
         request: 0,
         session: "0123456789abcdefghijkl".parse().expect("an id"),

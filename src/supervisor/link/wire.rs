@@ -9,6 +9,7 @@ use rustix::net::{
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use super::{LinkError, MAX_FDS, MAX_PACKET_BYTES};
@@ -59,7 +60,8 @@ pub fn receive<T: DeserializeOwned>(socket: BorrowedFd<'_>, buffer: &mut [u8]) -
     Ok((message, fds))
 }
 
-/// Puts a descriptor, which `fd` owns, under the watch of the runtime.
+/// Puts a descriptor, which `fd` owns, under the watch of the runtime: of what it is to tell, and of nothing else. A socket
+/// is told to be writable each time that its peer has read from it, and each time a thread wakes up for that.
 ///
 /// # Errors
 /// Those of epoll_ctl(2).
@@ -67,8 +69,8 @@ pub fn receive<T: DeserializeOwned>(socket: BorrowedFd<'_>, buffer: &mut [u8]) -
     deprecated,
     reason = "what the constructor cannot know holds for what owns its descriptor: it stays open while it is registered"
 )]
-pub fn register<T: AsRawFd>(fd: T) -> io::Result<AsyncFd<T>> {
-    AsyncFd::new(fd)
+pub fn register<T: AsRawFd>(fd: T, interest: Interest) -> io::Result<AsyncFd<T>> {
+    AsyncFd::with_interest(fd, interest)
 }
 
 /// Whether an error only says that nothing could be done without waiting.

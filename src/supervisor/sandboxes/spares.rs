@@ -13,6 +13,7 @@ use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
 use repltool_protocol::rest::{Language, ResourceLimits, SandboxMode};
 use rustix::net::{SendFlags, send};
+use tokio::io::Interest;
 use tokio::time::Instant;
 
 use super::first_message::first_message;
@@ -331,7 +332,7 @@ fn usual_memory_bytes() -> u64 {
 
 /// Its driver has said something, or nothing more will come. Nothing is read: what it said is for the gateway.
 async fn booted(id: SandboxId, control: OwnedFd) -> SandboxId {
-    match link::register(control) {
+    match link::register(control, Interest::READABLE) {
         Ok(control) => drop(control.readable().await),
         Err(error) => tracing::error!(%error, sandbox = id.0, "the boot of an interpreter cannot be watched"),
     }

@@ -9,7 +9,7 @@ use repltool_protocol::ids::Seq;
 use repltool_protocol::rest::{Language, ResourceLimits, SandboxMode};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::net::UnixStream;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{AbortHandle, JoinSet};
@@ -132,7 +132,8 @@ impl World {
         let identity = Arc::new(identity());
         let (near, far) = pair(SocketType::SEQPACKET);
         let (notices, _) = mpsc::channel(1);
-        let (supervisor, serve) = SupervisorHandle::new(link::register(near).expect("registered"), notices);
+        let (supervisor, serve) =
+            SupervisorHandle::new(link::register(near, Interest::READABLE).expect("registered"), notices);
         let mut tasks = JoinSet::new();
         tasks.spawn(async move { drop(serve.await) });
         let (driver, control) = pair(SocketType::STREAM);
@@ -194,7 +195,8 @@ impl World {
         let (log, reader, found) = self.found();
         let (near, far) = pair(SocketType::SEQPACKET);
         let (notices, _) = mpsc::channel(1);
-        let (supervisor, _) = SupervisorHandle::new(link::register(near).expect("registered"), notices);
+        let (supervisor, _) =
+            SupervisorHandle::new(link::register(near, Interest::READABLE).expect("registered"), notices);
         self.link = far;
         let (parts, commands, watched) = parts(&self.identity, PolicyAction::Refuse, log, &self.store, supervisor);
         let origin = Origin::Ended { at: jiff::Timestamp::now(), found };
