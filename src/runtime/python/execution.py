@@ -29,6 +29,7 @@ NO_ANSWER = {
     "is_complete": '{"status":"unknown","indent":""}',
 }
 RESERVE = 8 << 20  # for the report of a program that has used up all memory; untouched pages cost nothing
+MORE_THAN_AN_EXPRESSION = frozenset("\n\r=;")
 FUTURES = 0
 for _name in __future__.all_feature_names:
     FUTURES |= getattr(__future__, _name).compiler_flag
@@ -150,8 +151,14 @@ class Interpreter:
 
     def _compile(self, code, name):
         """Returns the code objects of the statements and of a trailing expression, as far as there are any."""
-        steps = []
         flags = PyCF_ALLOW_TOP_LEVEL_AWAIT | self._futures
+        # Most short code is one expression, which needs no tree. One that begins with white space is an error.
+        if MORE_THAN_AN_EXPRESSION.isdisjoint(code) and not code[:1].isspace():
+            try:
+                return [compile(code, name, "eval", flags, dont_inherit=True)]
+            except SyntaxError:
+                pass  # it is a statement, or the error is told below
+        steps = []
         tree = compile(code, name, "exec", flags | PyCF_ONLY_AST, dont_inherit=True)
         tail = tree.body.pop() if tree.body and type(tree.body[-1]) is Expr else None
         if tree.body:

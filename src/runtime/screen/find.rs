@@ -1,7 +1,7 @@
 //! Looks for what the rules of a language describe, within bounds: hostile code costs no more time and memory than they
 //! allow, and what was not read is a finding of its own.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::ops::{ControlFlow, Range};
@@ -80,13 +80,21 @@ fn plain(code: &str) -> Vec<u8> {
     code.bytes().map(plain).collect()
 }
 
+thread_local! {
+    /// To make one takes as long as to read a short line.
+    static PARSER: RefCell<Parser> = RefCell::new(Parser::new());
+}
+
 /// The tree of code, if there is one in time.
 fn parse(rules: &Rules, text: &[u8], deadline: Duration) -> Option<Tree> {
-    let mut parser = Parser::new();
-    parser.set_language(&rules.grammar).expect("the grammar is of this version of tree-sitter");
-    let mut late = |_: &_| until(deadline);
-    let options = ParseOptions::new().progress_callback(&mut late);
-    parser.parse_with_options(&mut |at, _| text.get(at..).unwrap_or_default(), None, Some(options))
+    PARSER.with_borrow_mut(|parser| {
+        parser.set_language(&rules.grammar).expect("the grammar is of this version of tree-sitter");
+        // What was broken off would be gone on with.
+        parser.reset();
+        let mut late = |_: &_| until(deadline);
+        let options = ParseOptions::new().progress_callback(&mut late);
+        parser.parse_with_options(&mut |at, _| text.get(at..).unwrap_or_default(), None, Some(options))
+    })
 }
 
 /// What this thread has used of the processors.
