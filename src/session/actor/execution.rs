@@ -64,7 +64,7 @@ impl Actor {
     /// Has the driver run what the log says has started.
     fn hand_to_driver(&mut self, running: Running) {
         let (deadline_ns, queued_at) = (running.deadline_ns, running.job.queued_at);
-        // Where it counts, it counts from before the code is there. Else nobody need wait until it is told.
+        // Where only the supervisor counts, it begins before the code is there. Else nobody need wait until it is told.
         let is_told_late = self.kernel.as_ref().is_some_and(Kernel::has_counters);
         if !is_told_late {
             self.watch(true, Some(deadline_ns));

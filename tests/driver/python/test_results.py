@@ -28,6 +28,18 @@ class Results(DriverCase):
             done = self.kernel.execute(code)
             self.assertEqual((done["success"], done["result"], done["result_text"]), (True, None, None), code)
 
+    def test_one_expression_means_the_same_with_a_line_break_and_without(self):
+        codes = "1 + 1", " 1 + 1", "\t1", "1 +", "(1", "lambda: (yield)", "[x for x in 'ab']", "1 # one", "1 / 0", "import json"
+        codes += "__import__('asyncio').sleep(0, 5)", "await __import__('asyncio').sleep(0, 5)", "'\\d'", "del nothing", "pass"
+        for code in codes:
+            told = []
+            for text in (code, code + "\n"):
+                done = self.kernel.execute(text)
+                exception = done["exception"] or {"name": None}
+                told.append((done["success"], done["result_text"] and done["result_text"].split(" at 0x")[0], exception["name"]))
+            self.assertEqual(told[0], told[1], code)
+        self.assertEqual(self.failure(" 1 + 1")["name"], "IndentationError")
+
     def test_large_integers_and_special_floats_are_strings_also_inside(self):
         self.check("2**53 - 1", 2**53 - 1)
         self.check("[2**53, -2**53, {'n': 2**70}]", ["9007199254740992", "-9007199254740992", {"n": str(2**70)}])
